@@ -296,11 +296,11 @@ def test_the_store_is_locked_while_shards_of_it_train_and_the_help_says_so(
     assert "only one fit in shards (--memory) per source, since it keeps the stored" in said
     held = []
 
-    def watched(self, message=""):
+    def watched(self):
         held.append([is_held(store.folder) for store in Store.all_of(Home(tmp_path))])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("forecaster.swarm.execution.schedule.run_to_the_end", watched)
+    monkeypatch.setattr("forecaster.swarm.execution.schedule.Schedule.advance", watched)
     error(*fitting(data), "--home", tmp_path, code=130)
     monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 99)
     error(*fitting(data), "--home", tmp_path, code=130)

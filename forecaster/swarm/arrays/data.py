@@ -141,11 +141,6 @@ class Held:
         plain = all(map(_is_plain, jax.tree.leaves(self.shared)))
         return plain and self.members * self.bytes_each + total_bytes(self.shared) <= 2**20
 
-    @property
-    def shapes(self) -> str:
-        """Shapes of one member's data and of the shared arrays, as text."""
-        return f"{self.example} {jax.tree.map(np.shape, self.shared)}"
-
     def rows(self, rows: Rows) -> Data:
         """Return the data of these members, arrays (row, ...); rows may repeat."""
         if not self.streamed:

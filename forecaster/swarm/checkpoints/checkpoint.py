@@ -12,17 +12,23 @@ import dataclasses
 import glob
 import hashlib
 import json
-import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Int, Shaped, UInt32
+from jaxtyping import Bool, Shaped, UInt32
 
 from forecaster.swarm.arrays.data import Rows, Streamed
 from forecaster.swarm.arrays.members import fill_members, named_leaves
+from forecaster.swarm.checkpoints.arrays_file import (
+    Trained,
+    arrays_of,
+    opened,
+    restored,
+    write_arrays,
+)
 from forecaster.swarm.checkpoints.history import put_together
 from forecaster.swarm.checkpoints.writing import Replace, remove_file, write_file
 from forecaster.swarm.checks import SwarmError, SwarmFileNotFoundError
@@ -31,7 +37,12 @@ from forecaster.swarm.recurrence import products_of
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training.loop import Losses, State
 
-_VERSION, _SHARD = "4", ".shard-"
+_VERSION, _SHARD = "5", ".shard-"
+_KIND, _WHAT = "checkpoint", "a checkpoint"
+
+Fingerprint: TypeAlias = Mapping[str, str]
+"""The inputs that determine a fit: settings by name, so that an error can name those that differ, a
+number that all members share or a hash; and under ``fit`` a hash of everything."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,17 +72,9 @@ def checkpoint_of(given: Checkpoint | str | Path | None) -> Checkpoint | None:
     """Return the checkpoint, or one at this path. Raises SwarmError for anything else."""
     if isinstance(given, str | Path):
         return Checkpoint(Path(given))
-    if given is not None and not isinstance(cast(object, given), Checkpoint):
-        raise SwarmError(f"checkpoint: expected Checkpoint(path) or a path; got {given!r:.80}")
-    return given
-
-
-class Saved(NamedTuple):
-    """The contents of a file: positions of members, their states and losses (row, epoch)."""
-
-    rows: Int[np.ndarray, " row"]
-    state: State
-    losses: Losses
+    if given is None or isinstance(cast(object, given), Checkpoint):
+        return given
+    raise SwarmError(f"checkpoint: expected Checkpoint(path) or a path; got {given!r:.80}")
 
 
 class Found(NamedTuple):
@@ -80,18 +83,6 @@ class Found(NamedTuple):
     started: Bool[np.ndarray, " member"]
     state: State
     losses: Losses
-
-
-class Fingerprint(NamedTuple):
-    """The inputs that determine a fit, as its checkpoints store them.
-
-    - ``fit``: a hash of everything
-    - ``parts``: settings by name, so that an error can name those that differ: a number that all
-      members share, or a hash
-    """
-
-    fit: str
-    parts: Mapping[str, str] = types.MappingProxyType({})
 
 
 def fingerprint(
@@ -104,13 +95,14 @@ def fingerprint(
     precision: str = "float32",
     words: str = "",
 ) -> Fingerprint:
-    """Return a hash of everything that decides the members' training, except the task's code.
+    """Return what decides the members' training, all but the task's code.
 
     ``words``, such as ``batch_size=32; monitor=accuracy``, describe how members learn. Streamed
     data do not enter the hash: the caller must make sure that they are the same.
     """
     settings = {**hyperparams, **limits._asdict()}
-    parts = {"ids": hashlib.sha256(repr(tuple(ids)).encode()).hexdigest(), "seed": str(seed)}
+    parts = {"version": _VERSION, "seed": str(seed)}
+    parts["ids"] = hashlib.sha256(repr(tuple(ids)).encode()).hexdigest()
     parts |= {name: _said(np.asarray(values)) for name, values in settings.items()}
     parts["precision"] = precision
     parts |= {part.partition("=")[0]: part.partition("=")[2] for part in words.split("; ") if part}
@@ -119,7 +111,7 @@ def fingerprint(
     for name, array in named_leaves(decisive):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return Fingerprint(digest.hexdigest(), parts)
+    return parts | {"fit": digest.hexdigest()}
 
 
 def _said(values: Shaped[np.ndarray, " member"]) -> str:
@@ -144,22 +136,21 @@ def arithmetic(precision: str = "float32") -> dict[str, str]:
 
 
 def write(
-    checkpoint: Checkpoint, digest: Fingerprint, saved: Saved, *, as_shard: bool = False
+    checkpoint: Checkpoint,
+    fit: Fingerprint,
+    rows: Rows,
+    trained: Trained,
+    *,
+    as_shard: bool = False,
 ) -> None:
-    """Replace the checkpoint, or with ``as_shard`` write a shard beside it.
+    """Replace the checkpoint by these members, or with ``as_shard`` write a shard beside it.
 
-    ``digest``: the fit's fingerprint. Raises SwarmWriteError when it cannot be written.
+    Raises SwarmWriteError when it cannot be written.
     """
-    from safetensors.numpy import save
-
     path = checkpoint.path
     if as_shard:
-        path = path.with_name(f"{path.name}{_SHARD}{int(saved.rows[0]):09d}")
-    leaves = jax.tree.leaves(saved)
-    arrays = {f"{number:04d}": np.ascontiguousarray(leaf) for number, leaf in enumerate(leaves)}
-    kept = {"version": _VERSION, "fit": digest.fit, "parts": json.dumps(dict(digest.parts))}
-    raw = save(arrays, metadata=kept)
-    checkpoint.replace(path, lambda temporary: temporary.write_bytes(raw))
+        path = path.with_name(f"{path.name}{_SHARD}{int(rows[0]):09d}")
+    write_arrays(path, {"rows": rows} | arrays_of(trained), _KIND, fit, checkpoint.replace)
 
 
 def is_there(path: Path) -> bool:
@@ -174,36 +165,24 @@ def forget(checkpoint: Checkpoint) -> None:
     """
     files = [checkpoint.path, *_shards(checkpoint.path)]
     for file in files:
-        if file.is_file() and file.stat().st_size and not _is_checkpoint(file):
-            raise SwarmError(
-                f"{file}: expected a checkpoint or no file; this file is something else, or "
-                "damaged, and the fit would replace it. Choose another path, or remove it"
-            )
+        if file.is_file() and file.stat().st_size:
+            try:
+                with opened(file, _KIND, _WHAT):
+                    pass
+            except SwarmError as error:
+                raise SwarmError(
+                    f"{file}: expected a checkpoint or no file; this file is something else, or "
+                    "damaged, and the fit would replace it. Choose another path, or remove it"
+                ) from error
     for file in files:
         checkpoint.remove(file)
 
 
-def _is_checkpoint(path: Path) -> bool:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with cast(Any, safe_open(path, framework="numpy")) as file:
-            return "fit" in (file.metadata() or {})
-    except SafetensorError:
-        return False
-
-
-def read(
-    path: Path,
-    digest: Fingerprint,
-    like: State,
-    metrics: Sequence[str] = (),
-) -> Found:
+def read(path: Path, fit: Fingerprint, like: State) -> Found:
     """Read a checkpoint of the fit with this fingerprint, and the shards beside it.
 
-    - ``like``: states of all members, of which shapes and types count; those that have not started
-      are zero
-    - ``metrics``: the names of the fit's metrics
+    ``like``: states of all members, of which shapes and types count; those that have not started
+    are zero
 
     Raises SwarmFileNotFoundError when there is none, SwarmError when it is damaged or of another
     fit.
@@ -214,68 +193,36 @@ def read(
             "checkpoint=Checkpoint(path), without resume, or give the path of the first attempt"
         )
     none = np.zeros((len(np.asarray(like.epoch)), 0), np.float32)
-    losses = Losses(none, none, dict.fromkeys(metrics, none))
-    blank = Saved(np.zeros(0, np.int64), like, losses)
     started, state = np.zeros(len(none), bool), jax.tree.map(np.zeros_like, like)
     parts: list[tuple[Rows, Losses]] = []
     for file in [*([path] if path.exists() else []), *_shards(path)]:
-        rows, states, trained = _read(file, digest, blank)
+        with opened(file, _KIND, _WHAT) as saved:
+            if saved.header != fit:
+                raise SwarmError(_another_fit(file, saved.header, fit))
+            arrays = {name: saved.read(name) for name in saved.shapes}
+        rows = arrays.pop("rows")
+        trained = restored(file, arrays, like, len(rows))
         started[rows] = True
-        fill_members(state, rows, states)
-        parts.append((rows, trained))
-    return Found(started, state, put_together(losses, parts))
+        fill_members(state, rows, trained.state)
+        parts.append((rows, trained.losses))
+    return Found(started, state, put_together(Losses(none, none), parts))
 
 
 def _shards(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f"{glob.escape(path.name)}{_SHARD}*"))
 
 
-def _read(path: Path, digest: Fingerprint, like: Saved) -> Saved:
-    """Read one file, of the structure of ``like``."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        opened: Any = safe_open(path, framework="numpy")
-        with opened as file:
-            metadata: dict[str, str] = file.metadata() or {}
-            leaves: list[np.ndarray] = [file.get_tensor(name) for name in sorted(file.keys())]
-    except SafetensorError as error:
-        raise SwarmError(
-            f"{path}: not a checkpoint, or damaged ({error}); remove it to start anew"
-        ) from error
-    if metadata.get("version") != _VERSION or metadata.get("fit") != digest.fit:
-        raise SwarmError(_another_fit(path, metadata.get("parts", "{}"), digest.parts))
-    structure = cast(Any, jax.tree.structure(like))
-    if structure.num_leaves != len(leaves):
-        raise SwarmError(f"{path}: a checkpoint of another model; start anew")
-    kept: Saved = jax.tree.unflatten(structure, leaves)
-    if _shapes(kept.state) != _shapes(like.state):
-        raise SwarmError(f"{path}: a checkpoint of another model; start anew")
-    return kept
-
-
-def _another_fit(path: Path, saved: str, parts: Mapping[str, str]) -> str:
+def _another_fit(path: Path, before: Fingerprint, now: Fingerprint) -> str:
     """Return the error for a checkpoint of another fit: which settings differ, and what to do."""
-    before: dict[str, str] = json.loads(saved)
-    changed = [name for name in {**before, **parts} if before.get(name) != parts.get(name)]
-    changed = changed if before else []
-    if not changed:
-        which = "data or earlier training" if before else "ids, seed, hyperparameters or data"
-        return (
-            f"{path}: a checkpoint of another fit: {which} differ, or it was written by another "
-            "version. Start anew, or restore what was changed"
-        )
     told = [
-        name if len(f"{then}{now}") >= 64 else f"{name} (then {then}, now {now})"
-        for name in changed
-        for then, now in [(before.get(name, "none"), parts.get(name, "none"))]
+        name if len(f"{then}{value}") >= 64 else f"{name} (then {then}, now {value})"
+        for name in {**before, **now}
+        for then, value in [(before.get(name, "none"), now.get(name, "none"))]
+        if then != value and name != "fit"
     ]
-    return (
-        f"{path}: a checkpoint of another fit, with another value of {', '.join(told)}. "
-        "Start anew, or restore what was changed"
+    differ = (
+        f", with another value of {', '.join(told)}"
+        if told
+        else ": data or earlier training differ"
     )
-
-
-def _shapes(state: State) -> list[tuple[tuple[int, ...], str]]:
-    """Return the shapes and types of one member's state."""
-    return [(leaf.shape[1:], str(leaf.dtype)) for _, leaf in named_leaves(state)]
+    return f"{path}: a checkpoint of another fit{differ}. Start anew, or restore what was changed"

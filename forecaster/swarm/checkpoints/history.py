@@ -42,11 +42,7 @@ class History:
         losses: Losses, epochs: Int[np.ndarray, " member"], metrics: Sequence[str] = ()
     ) -> "History":
         """Return a history to continue losses (member, epoch) after each member's ``epochs``."""
-        losses = widened_losses(losses, 0, metrics)
-        latest = np.full(len(epochs), np.nan)
-        rows = np.flatnonzero(epochs)
-        latest[rows] = losses.validation[rows, epochs[rows] - 1]
-        return History(losses, latest)
+        return History(widened_losses(losses, 0, metrics), latest_of(losses, epochs))
 
     def with_block(
         self,
@@ -78,6 +74,13 @@ class History:
             for out, new in cast(list[tuple[np.ndarray, np.ndarray]], pairs):
                 out[rows[position], before[position] + epoch] = new[position, epoch]
         return whole
+
+
+def latest_of(losses: Losses, epochs: Int[np.ndarray, " member"]) -> Float[np.ndarray, " member"]:
+    """Return each member's validation loss of its last epoch; NaN before the first."""
+    latest, rows = np.full(len(epochs), np.nan), np.flatnonzero(epochs)
+    latest[rows] = losses.validation[rows, epochs[rows] - 1]
+    return latest
 
 
 def append_losses(first: Losses, second: Losses) -> Losses:

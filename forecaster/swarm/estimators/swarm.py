@@ -12,6 +12,7 @@ from jaxtyping import Float, UInt32
 
 from forecaster.swarm.arrays.data import Shared, Streamed
 from forecaster.swarm.arrays.members import append_members, broadcast_params, take_members
+from forecaster.swarm.checkpoints.arrays_file import check_same_shapes
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint
 from forecaster.swarm.checks import (
     SwarmError,
@@ -259,7 +260,7 @@ class Swarm(Trained):
         model or optimiser, of another number of members, or with a leaf of another type.
         """
         new: State = jax.tree.map(np.asarray, jax.device_get(state))
-        storage.check_same_shapes(self._result.state, new, "the state")
+        check_same_shapes(self._result.state, new, "the state")
         if len(new.epoch) != len(self):
             raise SwarmError(f"state: expected {len(self)} members; got {len(new.epoch)}")
         return self._with(self._result.with_state(new))
@@ -317,7 +318,7 @@ class Swarm(Trained):
         if not isinstance(other, Swarm):
             other = self._new_members(checked_names(other, "append"))
         self._recipe.check_same(other._recipe)
-        storage.check_same_shapes(self._result.state, other._result.state, "the other swarm")
+        check_same_shapes(self._result.state, other._result.state, "the other swarm")
         check_same_names(other.hyperparams, self.hyperparams)
         check_ids(self.ids + other.ids)
         hyperparams = append_members(self.hyperparams, other.hyperparams)
@@ -388,7 +389,7 @@ class Swarm(Trained):
         trained model or optimiser.
         """
         made = cls(model, result.ids, **options)
-        storage.check_same_shapes(made._result.state, result.state, "the result")
+        check_same_shapes(made._result.state, result.state, "the result")
         return made._with(result)
 
     # Internals

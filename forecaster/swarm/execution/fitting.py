@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float, UInt32
 
 from forecaster.swarm.arrays.data import Streamed, check_data
+from forecaster.swarm.checkpoints.arrays_file import Trained
 from forecaster.swarm.checkpoints.checkpoint import (
     Checkpoint,
     Fingerprint,
-    Saved,
     arithmetic,
     checkpoint_of,
     fingerprint,
@@ -23,7 +23,6 @@ from forecaster.swarm.checkpoints.checkpoint import (
     read,
     write,
 )
-from forecaster.swarm.checkpoints.history import History
 from forecaster.swarm.checks import (
     SwarmError,
     broadcast_hyperparams,
@@ -37,13 +36,13 @@ from forecaster.swarm.execution.executors import Executor, Failed, Local
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.execution.schedule import Schedule, train_shard
 from forecaster.swarm.execution.shards import (
-    Cutter,
     Gathered,
+    Job,
     Resources,
     Settings,
     Shard,
-    ShardResult,
     Work,
+    cut,
 )
 from forecaster.swarm.task import ArrayLike, Data, Hyperparams, Task
 from forecaster.swarm.training.examples import validated_data
@@ -164,15 +163,13 @@ def fit(
         origin, begun = previous.state, previous
     settings = Settings(hyperparams, limits, begun.state, begun.losses)
     work = Work(task, data, ids, settings, Resources(chunk, block, lanes, memory, data_parallel))
-    digest = Fingerprint("")
+    digest: Fingerprint = {}
     if checkpoint:
         start, kind = (hyperparams, limits, origin), checkpoint.precision
         digest = fingerprint(ids, seed, *start, data, kind, task.said)
-    gathered = Gathered(work, {} if previous is None else previous.failed)
     watch = _Watch(work, checkpoint, digest, on_progress, began)
-    _train(work, gathered, executor or Local(), watch)
-    seconds = time.perf_counter() - began
-    return FitResult(ids, gathered.state, gathered.losses, seconds, gathered.failed, arithmetic())
+    trained, failed = _train(work, begun.failed, executor or Local(), watch)
+    return FitResult(ids, *trained, time.perf_counter() - began, failed, arithmetic())
 
 
 def untrained_members(
@@ -202,40 +199,40 @@ def _init_of(task: Task) -> Callable[..., State]:
     return initialise
 
 
-def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") -> None:
-    """Train all members that are left, shard by shard."""
-    whole = executor.is_local and executor.members_per_shard is None and not gathered.failed
-    checkpoint, digest = watch.checkpoint, watch.digest
+def _train(
+    work: Work, failed: Mapping[str, str], executor: Executor, watch: "_Watch"
+) -> tuple[Trained, Mapping[str, str]]:
+    """Train all members; return them, and the reasons of those that no worker could train.
+
+    ``failed``: those of earlier fits, which do not train
+    """
+    checkpoint = watch.checkpoint
     if checkpoint and not checkpoint.resume:
         forget(checkpoint)
-    elif checkpoint and not whole:
-        gathered.restore(checkpoint.path, digest)
-    cutter = Cutter(work, gathered.left, executor)
-    if whole:
-        train = functools.partial(train_shard, watch=watch)
-        for shard, trained in executor.run(train, cutter.job, cutter.shards()):
-            assert not isinstance(trained, Failed)  # in this process it would have raised
-            gathered.add(shard, trained)
-        return
-    stopped = watch.of_shards(gathered, compiling=True)
-    with contextlib.closing(executor.run(train_shard, cutter.job, cutter.shards())) as ended:
+    if executor.is_local and executor.members_per_shard is None and not failed:
+        shard = Shard(np.arange(len(work.ids)), work.data, work.settings)
+        job = Job(work.task, work.resources, ())
+        return watch.train(Schedule(job, shard, watched=watch.is_needed)), {}
+    gathered = Gathered(work, failed)
+    if checkpoint and checkpoint.resume:
+        gathered.restore(read(checkpoint.path, watch.digest, gathered.state))
+    job, shards = cut(work, gathered.left, executor)
+    stopped = watch.report(gathered, compiling=True)
+    with contextlib.closing(executor.run(train_shard, job, shards)) as ended:
         while not stopped and (part := next(ended, None)):
-            _take(*part, gathered, watch)
-            stopped = watch.of_shards(gathered)
+            shard, trained = part
+            if isinstance(trained, Failed):
+                gathered.fail(shard.rows, trained.reason)
+            else:
+                gathered.add(shard.rows, trained)
+                if checkpoint:
+                    write(checkpoint, watch.digest, shard.rows, trained, as_shard=True)
+            stopped = watch.report(gathered)
     if stopped:
         gathered.stop()
     if len(gathered.left):
         raise SwarmError(f"the executor has left out {len(gathered.left)} members; expected none")
-
-
-def _take(shard: Shard, trained: ShardResult | Failed, gathered: Gathered, watch: "_Watch") -> None:
-    """Keep the result of a shard in memory and, with a checkpoint, on disk."""
-    if isinstance(trained, Failed):
-        return gathered.fail(shard, trained.reason)
-    gathered.add(shard, trained)
-    if watch.checkpoint:
-        saved = Saved(shard.rows, trained.state, trained.losses)
-        write(watch.checkpoint, watch.digest, saved, as_shard=True)
+    return Trained(gathered.state, gathered.losses), gathered.failed
 
 
 class _Watch:
@@ -252,79 +249,52 @@ class _Watch:
         self.checkpoint, self.digest = checkpoint, digest
         self._work, self._on_progress, self._began = work, on_progress, began
         self._before = np.asarray(work.settings.origin.epoch)
-        self._saved, self._stopped = time.monotonic(), False
 
     @property
     def is_needed(self) -> bool:
         """Whether anything is reported or saved."""
         return self._on_progress is not None or self.checkpoint is not None
 
-    def of_shards(self, gathered: Gathered, *, compiling: bool = False) -> bool:
-        """Report how many members have ended; return whether all are to stop where they are."""
-        return self._report(
-            gathered, gathered.epoch, gathered.ended, gathered.latest, compiling=compiling
-        )
+    def train(self, schedule: Schedule) -> Trained:
+        """Train block by block until all members have stopped, from the checkpoint if it resumes.
 
-    def begin(self, schedule: Schedule) -> None:
-        """Restore an interrupted fit, and report that programs are compiled where they are."""
-        if self.checkpoint and self.checkpoint.resume:
-            metrics = tuple(schedule.history.losses.metrics)
-            path, state = self.checkpoint.path, schedule.state
-            schedule.restore(read(path, self.digest, state, metrics))
-        if schedule.compiling and self._of_schedule(schedule, compiling=True):
-            self._stop(schedule)
-
-    def after_block(self, schedule: Schedule) -> None:
-        """Report, and save the state if it was last saved long enough ago."""
-        if self._of_schedule(schedule):
-            self._stop(schedule)
-        checkpoint = self.checkpoint
-        if checkpoint and time.monotonic() - self._saved >= checkpoint.every:
-            self.leave(schedule)
-            self._saved = time.monotonic()
-
-    def leave(self, schedule: Schedule) -> None:
-        """Save the state, also at the end, so that what follows can fail without losing it."""
-        if self.checkpoint and not self._stopped:
-            schedule.save(self.checkpoint, self.digest)
-
-    def _stop(self, schedule: Schedule) -> None:
-        """Save the state, from which the fit can be continued, and stop all members."""
-        if schedule.started.any():
-            self.leave(schedule)
-        self._stopped = True
-        schedule.stop()
-
-    def _of_schedule(self, schedule: Schedule, *, compiling: bool = False) -> bool:
-        ended = schedule.started & (schedule.status != Status.TRAINING)
-        history = schedule.history
-        return self._report(history, schedule.epoch, ended, history.latest, compiling=compiling)
-
-    def _report(
-        self,
-        history: History | Gathered,
-        epoch: np.ndarray,
-        ended: np.ndarray,
-        latest: np.ndarray,
-        *,
-        compiling: bool,
-    ) -> bool:
-        """Call ``on_progress``; return whether it asks to stop.
-
-        ``epoch``, ``ended``, ``latest``: arrays (member,) of the epochs done, whether the member
-        has ended, and its latest validation loss.
+        The state is saved at the end, too, so that what follows can fail without losing it.
         """
+        checkpoint, saved = self.checkpoint, time.monotonic()
+        if checkpoint and checkpoint.resume:
+            schedule.restore(read(checkpoint.path, self.digest, schedule.state))
+        stopped = schedule.compiling and self.report(schedule, compiling=True)
+        try:
+            while not stopped and not schedule.done():
+                schedule.advance()
+                stopped = self.report(schedule)
+                if checkpoint and time.monotonic() - saved >= checkpoint.every:
+                    schedule.save(checkpoint, self.digest)
+                    saved = time.monotonic()
+        except KeyboardInterrupt:
+            if checkpoint:
+                schedule.save(checkpoint, self.digest)
+            raise
+        if checkpoint and (schedule.started.any() or not stopped):
+            schedule.save(checkpoint, self.digest)
+        if stopped:
+            schedule.stop()
+        return schedule.trained
+
+    def report(self, fit: Schedule | Gathered, *, compiling: bool = False) -> bool:
+        """Call ``on_progress``; return whether it asks to stop."""
         if not self._on_progress:
             return False
+        ended, epoch = fit.ended, fit.epoch
         progress = Progress(
             members=len(ended),
             stopped=int(ended.sum()),
             epochs_done=int(np.maximum(epoch, self._before).sum()),
             epochs_at_most=int(np.where(ended, epoch, self._work.settings.limits.epochs).sum()),
-            validation_loss=latest,
+            validation_loss=fit.latest,
             seconds=time.perf_counter() - self._began,
             compiling=compiling,
-            history=lambda: history.losses,
+            history=lambda: fit.losses,
         )
         answer = self._on_progress(progress)
         return type(answer) in (bool, np.bool_) and bool(answer)

@@ -9,21 +9,22 @@ that they begin with, the other trains them. The states of new members come from
 """
 
 import functools
+import math
 import time
-import weakref
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Bool, Int, Int32
+from jaxtyping import Bool, Float, Int, Int32
 
 from forecaster.swarm.arrays.data import Rows, total_bytes, with_shared
 from forecaster.swarm.arrays.members import take_members, write_members
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
-from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Found, Saved
+from forecaster.swarm.checkpoints.arrays_file import Trained
+from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Found
 from forecaster.swarm.checkpoints.history import History, put_together
 from forecaster.swarm.devices.lanes import (
     Layout,
@@ -34,12 +35,13 @@ from forecaster.swarm.devices.lanes import (
     unpack_chunks,
 )
 from forecaster.swarm.devices.programs import Program, spread
-from forecaster.swarm.execution.memory import chunk_size, members_at_once
-from forecaster.swarm.execution.shards import Job, Resources, Shard, ShardResult
+from forecaster.swarm.execution.memory import chunk_size, members_at_once, weights
+from forecaster.swarm.execution.shards import Job, Resources, Shard
 from forecaster.swarm.execution.vectors import Vector
 from forecaster.swarm.task import AnyArray, Data, Member, Task, Tree
 from forecaster.swarm.training.loop import (
     Block,
+    Losses,
     State,
     Status,
     measures_nothing,
@@ -53,49 +55,12 @@ from forecaster.swarm.training.loop import (
 _CHUNKS, _SMALL = 16, 2**23
 
 
-class Watch(Protocol):
-    """Follows the training of a shard, in the process that trains it."""
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether anything is reported or saved between two blocks."""
-        ...
-
-    def begin(self, schedule: "Schedule") -> None:
-        """Prepare the schedule, before its first block."""
-        ...
-
-    def after_block(self, schedule: "Schedule") -> None:
-        """Report and save where it is due, after every block."""
-        ...
-
-    def leave(self, schedule: "Schedule") -> None:
-        """Save the schedule, at the end and when training is interrupted."""
-        ...
-
-
-def train_shard(job: Job, shard: Shard, watch: Watch | None = None) -> ShardResult:
-    """Train the members of a shard on the devices of this process."""
-    schedule = Schedule(job, shard, watched=watch is not None and watch.is_needed)
-    run_to_the_end(schedule, watch)
-    return ShardResult(schedule.state, schedule.history.losses)
-
-
-def run_to_the_end(schedule: "Schedule", watch: Watch | None = None) -> None:
-    """Train block by block until all members have stopped."""
-    try:
-        if watch:
-            watch.begin(schedule)
-        while not schedule.done():
-            schedule.advance()
-            if watch:
-                watch.after_block(schedule)
-        if watch:
-            watch.leave(schedule)
-    except KeyboardInterrupt:
-        if watch:
-            watch.leave(schedule)
-        raise
+def train_shard(job: Job, shard: Shard) -> Trained:
+    """Train the members of a shard on the devices of this process, without a report."""
+    schedule = Schedule(job, shard, watched=False)
+    while not schedule.done():
+        schedule.advance()
+    return schedule.trained
 
 
 class Packed(NamedTuple):
@@ -127,13 +92,13 @@ class Schedule:
         self.hyperparams, self.limits, self.origin, losses = settings
         self.held, members = shard.held(job), len(shard.rows)
         self.mesh = lane_mesh(resources.lanes, resources.data_parallel)
+        numbers = (self.held.bytes_each + total_bytes(self.held.shared)) // 4
+        work = weights(self._task) * numbers * math.ceil(members / self.mesh.shape["lane"])
         validated = self._task.validate is not None
-        self.pace = Pace(resources.block, validated=validated, watched=watched)
+        self.pace = Pace(resources.block, work, validated=validated, watched=watched)
         blank = jax.tree.map(np.zeros_like, self.origin)
         self._begin, self._train = compiled(self._task, self.mesh, self.pace.longest)
         self.layout = self._layout_for(resources, total_bytes(blank) // members)
-        chunks = self.layout.chunks_of(min(members, self.layout.capacity))
-        self.pace.begin(self._train, (self.layout, self.held.shapes), chunks)
         self._moving = 0.0  # seconds in which the latest block moved states
         # Small data that one call of each program takes go with the call, which is faster.
         self._one_call = self.held.is_small and members <= self.layout.at_once
@@ -160,6 +125,11 @@ class Schedule:
         return not self._train.ready
 
     @property
+    def trained(self) -> Trained:
+        """The states and losses of all members; states are zero for those that have not started."""
+        return Trained(self.state, self.losses)
+
+    @property
     def state(self) -> State:
         """The states of all members; zero for those that have not started."""
         self._bring_back()
@@ -171,33 +141,37 @@ class Schedule:
         return np.asarray(self._snapshot.state.epoch)
 
     @property
-    def status(self) -> Int[np.ndarray, " member"]:
-        """The :class:`Status` of each member."""
-        return np.asarray(self._snapshot.state.status)
-
-    @property
     def started(self) -> Bool[np.ndarray, " member"]:
         """Whether each member has started."""
         return self._snapshot.started
 
     @property
-    def history(self) -> History:
-        """The losses so far."""
-        return self._snapshot.history
+    def ended(self) -> Bool[np.ndarray, " member"]:
+        """Whether each member has stopped."""
+        return self.started & ~self._training
+
+    @property
+    def losses(self) -> Losses:
+        """The losses so far, each (member, epoch)."""
+        return self._snapshot.history.losses
+
+    @property
+    def latest(self) -> Float[np.ndarray, " member"]:
+        """Each member's latest validation loss; NaN before the first."""
+        return self._snapshot.history.latest
 
     @property
     def running(self) -> Rows:
         """The members that train now."""
-        return np.flatnonzero(self.started & (self.status == Status.TRAINING))
+        return np.flatnonzero(self.started & self._training)
 
     @property
-    def stopped(self) -> int:
-        """The number of members that have stopped."""
-        return int((self.started & (self.status != Status.TRAINING)).sum())
+    def _training(self) -> Bool[np.ndarray, " member"]:
+        return np.asarray(self._snapshot.state.status) == Status.TRAINING
 
     def done(self) -> bool:
         """Return whether all members have stopped."""
-        return self.stopped == self.held.members
+        return bool(self.ended.all())
 
     def advance(self) -> None:
         """Start waiting members where there is room, and train all that run for one block."""
@@ -213,18 +187,19 @@ class Schedule:
         training = np.asarray(state.status) == Status.TRAINING
         status = np.where(training, Status.FINISHED, state.status).astype(np.int32)
         started = np.ones(self.held.members, bool)
-        self._snapshot = Snapshot(started, state._replace(status=status), self.history, ())
+        history = self._snapshot.history
+        self._snapshot = Snapshot(started, state._replace(status=status), history, ())
 
     def save(self, checkpoint: Checkpoint, digest: _checkpoint.Fingerprint) -> None:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
         rows = np.flatnonzero(self.started)
-        saved = take_members((self.state, self.history.losses), rows)
-        _checkpoint.write(checkpoint, digest, Saved(rows, *saved))
+        saved = take_members(self.trained, rows)
+        _checkpoint.write(checkpoint, digest, rows, saved)
 
     def restore(self, found: Found) -> None:
         """Continue from a checkpoint."""
         rows = np.flatnonzero(found.started)
-        losses = put_together(self.history.losses, [(rows, take_members(found.losses, rows))])
+        losses = put_together(self.losses, [(rows, take_members(found.losses, rows))])
         history = History.of(losses, np.asarray(found.state.epoch))
         self._snapshot = Snapshot(found.started, found.state, history, ())
 
@@ -315,8 +290,6 @@ class Schedule:
         epochs = self._next_epochs(rows)
         blocks = [self._trained(each, epochs) for each in resident]
         results = self._results(blocks, epochs)
-        chunks = sum(map(self.layout.chunks_of, lengths))
-        self.pace.keep(chunks, epochs, time.perf_counter() - began)
         for number, before_it in enumerate(resident):
             if not unpack_chunks([results[number][1]], [lengths[number]]).all():
                 # So that members that diverged have their last finite weights as the best.
@@ -327,13 +300,15 @@ class Schedule:
             each._replace(state=block.state) for each, block in zip(resident, blocks, strict=True)
         ]
         state = self._with_progress(self._snapshot.state, after)
-        history = self.history.with_block(rows, losses, before, np.asarray(state.epoch)[rows])
+        history = self._snapshot.history.with_block(
+            rows, losses, before, np.asarray(state.epoch)[rows]
+        )
         self._snapshot = Snapshot(self.started, state, history, tuple(after))
         self.pace.adapt(time.perf_counter() - began + self._moving, self._moving)
 
     def _next_epochs(self, rows: Rows) -> int:
         """Return the number of epochs of the next block of these members."""
-        training = self.status[rows] == Status.TRAINING
+        training = self._training[rows]
         left = (self.limits.epochs[rows] - self.epoch[rows])[training]
         left = left[left > 0]
         if not len(left):
@@ -343,8 +318,7 @@ class Schedule:
 
     def _trained(self, packed: Packed, epochs: int, *, checked: bool = False) -> Block:
         """Train chunks that have a member in training. ``checked``: check each epoch anyway."""
-        trains = self.status[packed.rows] == Status.TRAINING
-        by_chunk = self.layout.by_chunk(trains) * np.int32(epochs)
+        by_chunk = self.layout.by_chunk(self._training[packed.rows]) * np.int32(epochs)
         train = self._train
         if checked:
             train = compiled(self._task, self.mesh, self.pace.longest, checked=True)[1]
@@ -447,12 +421,9 @@ _MOST_VALIDATED, _MOST = 128, 1024
 # with validation. Then the share of a block's time that moving states may take.
 _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
 _GROWTH = 8  # maximum ratio of a block's length to the length of the one before
-# Seconds that a block takes if nobody watches; an interruption waits for its end.
-_UNWATCHED = 0.5
-
-# Seconds of an epoch of a chunk, by program and by the kind of its calls.
-_taken: weakref.WeakKeyDictionary[object, dict[Hashable, float]] = weakref.WeakKeyDictionary()
-_KEPT = 64  # kinds of calls of a program
+# If nobody watches, a block takes about so many seconds, the first one by this much work (below):
+# an interruption waits for its end.
+_UNWATCHED, _WORK = 0.5, 2**33
 
 
 class Pace:
@@ -462,39 +433,18 @@ class Pace:
     - ``longest``: the maximum number of epochs in a block
 
     Blocks stay shorter, and grow more slowly, where members are validated and may stop early. If
-    they are neither validated nor ``watched``, nothing happens between two blocks. Blocks are then
-    longer, and the times of earlier fits decide how long the first one is.
+    they are neither validated nor ``watched``, nothing happens between two blocks, and blocks are
+    longer. The first one then depends on the ``work`` of an epoch of a lane, which is the number of
+    its members' weights times that of a member's data values.
     """
 
-    def __init__(self, epochs: int, *, validated: bool, watched: bool = True):
+    def __init__(self, epochs: int, work: int, *, validated: bool, watched: bool = True):
         self.epochs = self._shortest = epochs
         self.longest = max(epochs, _MOST_VALIDATED if validated else _MOST)
-        self._validated, self._unwatched = validated, not (validated or watched)
-        self._short = _UNWATCHED if self._unwatched else _SHORT
-        self._taken, self._kind, self._known, self._most = dict[Hashable, float](), None, False, 0
-
-    def begin(self, program: object, kind: Hashable, chunks: int) -> None:
-        """Choose the length of the first block from the times of earlier fits, if there are any.
-
-        - ``program``, ``kind``: decide how long an epoch of a chunk takes
-        - ``chunks``: the number of chunks of each lane
-        """
-        self._taken, self._kind = _taken.setdefault(program, {}), kind
-        self._known = kind in self._taken
-        if self._unwatched and self._known:
-            epochs = int(self._short / max(chunks * self._taken[kind], 1e-9))
-            self.epochs = min(max(epochs, self._shortest), self.longest)
-
-    def keep(self, chunks: int, epochs: int, seconds: float) -> None:
-        """Record how long an epoch of a chunk took, unless a longer block was measured already.
-
-        The first block of a kind is left out, as it may have been compiled meanwhile.
-        """
-        if self._known and epochs >= self._most:
-            while len(self._taken) >= _KEPT:
-                del self._taken[next(iter(self._taken))]
-            self._most, self._taken[self._kind] = epochs, seconds / (chunks * epochs)
-        self._known = True
+        self._validated, self._short = validated, _SHORT
+        if not (validated or watched):
+            self._short = _UNWATCHED
+            self.epochs = min(max(_WORK // max(work, 1), epochs), self.longest)
 
     def adapt(self, seconds: float, moving: float) -> None:
         """Choose the next length after a block of ``seconds``, of which ``moving`` moved states."""

@@ -2,8 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import jax
@@ -18,8 +17,9 @@ from forecaster.swarm.arrays.data import (
     split_shared,
 )
 from forecaster.swarm.arrays.members import fill_members, take_members
-from forecaster.swarm.checkpoints import checkpoint as _checkpoint
-from forecaster.swarm.checkpoints.history import History, put_together, widened_losses
+from forecaster.swarm.checkpoints.arrays_file import Trained
+from forecaster.swarm.checkpoints.checkpoint import Found
+from forecaster.swarm.checkpoints.history import latest_of, put_together, widened_losses
 from forecaster.swarm.execution.executors import Executor
 from forecaster.swarm.execution.memory import chunk_size
 from forecaster.swarm.task import Data, Limits, Task, Tree
@@ -84,56 +84,28 @@ class Shard(NamedTuple):
         return Held(whole, len(self.rows))
 
 
-class ShardResult(NamedTuple):
-    """The result of a shard: states and losses of its members."""
+def cut(work: Work, left: Rows, executor: Executor) -> tuple[Job, Iterator[Shard]]:
+    """Cut a fit into shards, each when a worker of the executor asks for it, in order.
 
-    state: State
-    losses: Losses
-
-
-class Cutter:
-    """Cuts a fit into shards, each when a worker asks for it.
-
-    - ``work``: the fit
-    - ``left``: the members that are still to train
-    - ``executor``: its workers ask for shards
+    ``left``: the members that are still to train
     """
+    fixed = executor.members_per_shard or (len(left) if executor.is_local else None)
+    lanes = [1] if fixed else executor.lanes()
+    at_once, workers = max(lanes, default=1), max(1, len(lanes))
+    if not fixed:
+        held, hyperparams = Held(work.data, len(work.ids)), work.settings.hyperparams
+        at_once *= work.resources.chunk or chunk_size(work.task, held, hyperparams)
+    streamed = isinstance(work.data, Streamed)
+    by_member, shared = (work.data, ()) if streamed else split_shared(work.data)
 
-    def __init__(self, work: Work, left: Rows, executor: Executor):
-        self._work, self._left = work, left
-        in_one = executor.is_local and executor.members_per_shard is None
-        self._whole = in_one and len(left) == len(work.ids)
-        self._fixed = executor.members_per_shard or (len(left) if executor.is_local else None)
-        lanes = [1] if self._fixed else executor.lanes()
-        self._at_once, self._workers = max(lanes, default=1), max(1, len(lanes))
-        if not self._fixed:
-            held, hyperparams = Held(work.data, len(work.ids)), work.settings.hyperparams
-            self._at_once *= work.resources.chunk or chunk_size(work.task, held, hyperparams)
-        self._members = self._fixed or _CHUNKS * self._at_once
-        self._by_member: Data = None
-        shared: Sequence[Tree] = ()
-        if not self._whole and not isinstance(work.data, Streamed):
-            self._by_member, shared = split_shared(work.data)
-        self.job = Job(work.task, work.resources, tuple(shared))
+    def shards(left: Rows) -> Iterator[Shard]:
+        while len(left):
+            size = fixed or next_size(len(left), _CHUNKS * at_once, workers, at_once)
+            rows, left = left[:size], left[size:]
+            data = by_member.load(rows) if streamed else take_members(by_member, rows)
+            yield Shard(rows, data, take_members(work.settings, rows))
 
-    def shards(self) -> Iterator[Shard]:
-        """Yield shards of all members that are left, in order."""
-        while len(self._left):
-            members = self._fixed or self._size()
-            rows, self._left = self._left[:members], self._left[members:]
-            yield self._shard(rows)
-
-    def _size(self) -> int:
-        return next_size(len(self._left), self._members, self._workers, self._at_once)
-
-    def _shard(self, rows: Rows) -> Shard:
-        work = self._work
-        if self._whole:
-            return Shard(rows, work.data, work.settings)
-        settings = take_members(work.settings, rows)
-        if isinstance(work.data, Streamed):
-            return Shard(rows, work.data.load(rows), settings)
-        return Shard(rows, take_members(self._by_member, rows), settings)
+    return Job(work.task, work.resources, shared), shards(left)
 
 
 def next_size(left: int, usual: int, workers: int, at_once: int) -> int:
@@ -160,16 +132,12 @@ class Gathered:
     def __init__(self, work: Work, failed: Mapping[str, str]):
         self._work = work
         self.failed = {name: why for name, why in failed.items() if name in set(work.ids)}
-        self.ended = np.isin(work.ids, list(self.failed)) if failed else np.zeros(self._size, bool)
+        self.ended = np.array([name in self.failed for name in work.ids])
         self._first = widened_losses(work.settings.losses, 0, work.task.metrics)
         self._parts: list[tuple[Rows, Losses]] = []
         self.state = work.settings.origin
         # (member,): the latest validation loss, NaN before the first.
-        self.latest = np.full(self._size, np.nan)
-
-    @property
-    def _size(self) -> int:
-        return len(self._work.ids)
+        self.latest = np.full(len(work.ids), np.nan)
 
     @property
     def left(self) -> Rows:
@@ -186,35 +154,15 @@ class Gathered:
         """The losses of all members, each (member, epoch)."""
         return put_together(self._first, self._parts) if self._parts else self._first
 
-    def restore(self, path: Path, digest: _checkpoint.Fingerprint) -> None:
+    def restore(self, found: Found) -> None:
         """Take over the members that had ended before an interruption."""
-        metrics = sorted({*self._work.task.metrics, *self._first.metrics})
-        saved = _checkpoint.read(path, digest, self.state, metrics=metrics)
-        ended = np.asarray(saved.state.status) != Status.TRAINING
-        rows = np.flatnonzero(saved.started & ended & ~self.ended)
-        self._take(rows, *take_members((saved.state, saved.losses), rows))
+        ended = np.asarray(found.state.status) != Status.TRAINING
+        rows = np.flatnonzero(found.started & ended & ~self.ended)
+        self.add(rows, Trained(*take_members((found.state, found.losses), rows)))
 
-    def add(self, shard: Shard, trained: ShardResult) -> None:
-        """Take over a shard that has ended."""
-        self._take(shard.rows, trained.state, trained.losses)
-
-    def fail(self, shard: Shard, reason: str) -> None:
-        """Set aside the members of a shard that no worker could train."""
-        status, loss = (np.array(leaf) for leaf in (self.state.status, self.state.best_loss))
-        status[shard.rows], loss[shard.rows] = Status.FAILED, np.inf
-        self.state = self.state._replace(status=status, best_loss=loss)
-        self.failed |= {self._work.ids[row]: reason for row in shard.rows.tolist()}
-        self.ended[shard.rows] = True
-
-    def stop(self) -> None:
-        """End the members that are left as they begin."""
-        status = np.array(self.state.status)
-        status[self.left] = np.where(
-            status[self.left] == Status.TRAINING, Status.FINISHED, status[self.left]
-        )
-        self.state, self.ended = self.state._replace(status=status), np.ones(self._size, bool)
-
-    def _take(self, rows: Rows, state: State, losses: Losses) -> None:
+    def add(self, rows: Rows, trained: Trained) -> None:
+        """Take over members that have ended."""
+        state, losses = trained
         if len(rows) == len(self.ended):
             self.state, self._first, self._parts = state, losses, []
         elif len(rows):
@@ -223,5 +171,21 @@ class Gathered:
             fill_members(self.state, rows, state)
             # Copies: an executor's arrays may lie in memory that it shares, states and all.
             self._parts.append((rows, jax.tree.map(np.array, losses)))
-        self.latest[rows] = History.of(losses, np.asarray(state.epoch)).latest
+        self.latest[rows] = latest_of(losses, np.asarray(state.epoch))
         self.ended[rows] = True
+
+    def fail(self, rows: Rows, reason: str) -> None:
+        """Set aside members that no worker could train."""
+        status, loss = (np.array(leaf) for leaf in (self.state.status, self.state.best_loss))
+        status[rows], loss[rows] = Status.FAILED, np.inf
+        self.state = self.state._replace(status=status, best_loss=loss)
+        self.failed |= {self._work.ids[row]: reason for row in rows.tolist()}
+        self.ended[rows] = True
+
+    def stop(self) -> None:
+        """End the members that are left as they begin."""
+        status = np.array(self.state.status)
+        status[self.left] = np.where(
+            status[self.left] == Status.TRAINING, Status.FINISHED, status[self.left]
+        )
+        self.state, self.ended = self.state._replace(status=status), np.ones_like(self.ended)
