@@ -10,7 +10,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
-from forecaster.series import say_findings
+from forecaster.series import findings_of, say_findings
 from forecaster.series.findings.find import Finding, latest, placeholders, unmatched
 from forecaster.series.findings.latest import missing_dates, running
 from tests.conftest import run
@@ -146,7 +146,7 @@ def test_counts_sparse_series_prices_and_short_ones_are_left_out():
     wrong = with_last(department(0), 1e9)
     assert "far" not in found(wrong[-12:]) and "far" in found(wrong[-13:])
     prices = frame_of({"a": wrong}).rename(columns={"y": "close"})
-    assert not list(latest(fc.Panel.from_frame(prices)))
+    assert not findings_of(fc.Panel.from_frame(prices))
 
 
 def some_days(seed: int, share: float, days: pd.DatetimeIndex = DAYS) -> np.ndarray:

@@ -103,19 +103,12 @@ def regular_sessions(start: Date, end: Date) -> pd.DatetimeIndex:
     Only the exchange's holiday rules count: days on which it closed unexpectedly are sessions here.
     """
     days = pd.bdate_range(start, end)
-    return days[~days.isin(regular_holidays(days[0].year, days[-1].year))] if len(days) else days
-
-
-@functools.lru_cache(maxsize=64)
-def regular_holidays(first_year: int, last_year: int) -> pd.DatetimeIndex:
-    """Return New York's holidays on weekdays, by the exchange's rules, for a span of years."""
-    days = _all_holidays()
-    return days[(days.year >= first_year) & (days.year <= last_year)]
+    return days[~days.isin(regular_holidays())]
 
 
 @functools.cache
-def _all_holidays() -> pd.DatetimeIndex:
-    """Return the regular holidays from 1800 to 2199."""
+def regular_holidays() -> pd.DatetimeIndex:
+    """Return New York's holidays on weekdays from 1800 to 2199, by the exchange's rules."""
     from exchange_calendars.exchange_calendar_xnys import XNYSExchangeCalendar
 
     # No calendar is built, which would compute all sessions and take half a second.

@@ -19,6 +19,7 @@ from forecaster.series.calendar.rules import edge_of_months, name_of_weekday, ru
 from forecaster.series.calendar.times import Time, show_time
 
 _DAY, _WEEK = pd.Timedelta(days=1), 7 * 86_400
+_FEWEST_HOLIDAYS = 4
 _RARE = 0.02  # largest share of the holidays that have a row, in a series that keeps holidays
 # If a larger share than _SOME of the latest rows is on weekends, all days are sessions.
 _LATELY, _SOME = 60, 0.1
@@ -84,7 +85,11 @@ class Frequency:
         if self.alias == "months":
             return np.array([self._month(last, i) for i in range(1, count + 1)], "datetime64[ns]")
         if self.open:
-            return self._open_after(last, count)
+            weeks = count // len(self.open) + 2
+            candidates = np.arange(1, weeks * _WEEK // self.seconds + 1)
+            times = last.to_datetime64() + candidates * np.timedelta64(self.seconds, "s")
+            times = times.astype("datetime64[ns]")
+            return times[in_slots(times, self.seconds, self.open)][:count]
         if self.nyse:
             day = last.normalize()
             times = regular_sessions(day, day + (2 * count + 15) * _DAY) + (last - day)
@@ -151,14 +156,6 @@ class Frequency:
             return ahead + _DAY if ahead - last <= _EARLY else last
         return last
 
-    def _open_after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
-        """Return the next times that lie in open slots of the week."""
-        weeks = count // len(self.open) + 2
-        candidates = np.arange(1, weeks * _WEEK // self.seconds + 1)
-        times = last.to_datetime64() + candidates * np.timedelta64(self.seconds, "s")
-        times = times.astype("datetime64[ns]")
-        return times[in_slots(times, self.seconds, self.open)][:count]
-
     def _month(self, last: pd.Timestamp, count: int) -> pd.Timestamp:
         """Return the date ``count`` steps after ``last``, at most the last day of its month.
 
@@ -189,10 +186,7 @@ def most_common(counts: Mapping[Frequency, int]) -> Frequency:
     for kind, count in counts.items():
         kinds[dataclasses.replace(kind, day=0, open=())] += count
 
-    def order(kind: Frequency) -> tuple[object, ...]:
-        return -kinds[kind], kind.alias, kind.step, kind.nyse, str(kind.hours)
-
-    most = min(kinds, key=order)
+    most = min(kinds, key=lambda one: (-kinds[one], one.alias, one.step, one.nyse, str(one.hours)))
     same = [kind for kind in counts if dataclasses.replace(kind, day=0, open=()) == most]
     return min(same, key=lambda kind: (-counts[kind], kind.day, kind.open))
 
@@ -250,7 +244,10 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
     if typical == _DAY:
         if (index.day_of_week[-_LATELY:] >= 5).mean() > _SOME:
             return Frequency("D", open=infer_open(times, 86_400))
-        return Frequency("B", nyse=_keeps_holidays(index))
+        holidays = regular_holidays()
+        within = holidays[(holidays >= index[0]) & (holidays <= index[-1])]
+        kept = index.normalize().isin(within).sum() <= _RARE * len(within)
+        return Frequency("B", nyse=bool(kept) and len(within) >= _FEWEST_HOLIDAYS)
     if typical < _DAY:
         return _within_days(index, typical)
     if typical < 7 * _DAY and (days := infer_open(times, 86_400)):
@@ -260,7 +257,9 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
     months = typical.days / 30.44
     if months > 0.9 and (alias := edge_of_months(index, round(months))):
         return Frequency(alias)
-    if typical.days >= 28 and (day := _day_of_months(index)):
+    day = int(index.day.max())
+    of_day = (index.day == np.minimum(day, index.days_in_month)).mean() >= _NEARLY_ALL
+    if typical.days >= 28 and of_day:  # or nearly all are the last day of a shorter month
         return Frequency("months", round(months), day=day)
     if alias := rule_of(index):
         return Frequency(alias)
@@ -300,19 +299,6 @@ def _one_a_month(index: pd.DatetimeIndex) -> bool:
         return False  # as nearly always
     steps = np.diff(index.year * 12 + index.month)
     return bool((steps >= 1).all() and (steps == 1).mean() >= _NEARLY_ALL)
-
-
-def _day_of_months(index: pd.DatetimeIndex) -> int:
-    """Return the day of the month of nearly all dates, or the last of a short month; else 0."""
-    day = int(index.day.max())
-    return day if (index.day == np.minimum(day, index.days_in_month)).mean() >= _NEARLY_ALL else 0
-
-
-def _keeps_holidays(index: pd.DatetimeIndex) -> bool:
-    holidays = regular_holidays(index[0].year, index[-1].year)
-    within = holidays[(holidays >= index[0]) & (holidays <= index[-1])]
-    kept = len(within) >= 4 and index.normalize().isin(within).sum() <= _RARE * len(within)
-    return bool(kept)
 
 
 def odd_rows(times: Shaped[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:

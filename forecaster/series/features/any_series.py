@@ -275,7 +275,7 @@ class AnySeries(Transform):
 
     def applied(self, panel: Panel, histories: Histories, horizon: int) -> Transformed:
         """Transform histories; see :meth:`apply`."""
-        z = histories.values[:, :, panel.channels.index(panel.target)]
+        z = histories.channel(panel.target)
         if self.name == "combined":
             return self._combined(panel, histories, z, horizon)
         logarithmic = self.logarithmic(panel.ids)

@@ -241,7 +241,7 @@ class Transform:
 
     def applied(self, panel: Panel, histories: Histories, horizon: int) -> Transformed:
         """Transform histories; see :meth:`apply`."""
-        y = histories.values[:, :, panel.channels.index(panel.target)]
+        y = histories.channel(panel.target)
         z = np.log(y) if self.name == "log_return" else y
         change, shared = z - shift(z, 1), self.learned
         raw, widened = change, 1.0

@@ -43,18 +43,15 @@ def findings_of(panel: Panel, *, forecasting: bool = False) -> list[Finding]:
 
     ``forecasting``: whether they are only forecast from; what matters to a fit is then left out
     """
-    found = [*missing(panel), *irregular(panel), *running(panel), *events(panel)]
-    found += latest(panel, forecasting=forecasting)
-    if forecasting:
-        return [*found, *jumped(panel)]
-    return [*found, *unmatched(panel), *placeholders(panel)]
-
-
-def jumped(panel: Panel) -> Iterator[Finding]:
-    """Yield the series that jumped at their latest row, which is forecast from all the same."""
+    found = [*irregular(panel), *events(panel)]
+    if panel.target == "y":
+        found += [*missing(panel), *running(panel), *latest(panel, forecasting=forecasting)]
+    if not forecasting:
+        return [*found, *unmatched(panel), *placeholders(panel)]
+    # A series that jumped at its latest row is forecast from that all the same.
     unconfirmed = panel.flagged() & ~panel.flagged(forecasting=True)
-    for row in np.flatnonzero(unconfirmed.any(1)):
-        yield Finding("unconfirmed", panel.ids[row])
+    jumped = np.flatnonzero(unconfirmed.any(1))
+    return [*found, *(Finding("unconfirmed", panel.ids[row]) for row in jumped)]
 
 
 def placeholders(panel: Panel) -> Iterator[Finding]:
@@ -135,8 +132,6 @@ def latest(panel: Panel, *, forecasting: bool = True) -> Iterator[Finding]:
 
     ``forecasting``: False: also those that hold a dip, see :func:`dip_of`
     """
-    if panel.target != "y":
-        return
     # Here, so that prices do without classical models.
     from forecaster.series.combination.counts import are_counts
     from forecaster.series.combination.dips import dip_of

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Sequence
 from forecaster.errors import DataError, ForecasterWarning, printable
 
 _GROUPS, _NAMED = 3, 8  # in a sentence: series of which the same is said, and how many of them
+_LONGEST = 40  # characters of a name
 _RECIPE = {"hour": "h", "day": "D", "week": "7D", "month": "MS"}  # how pandas names them
 _WORDS = {
     f"missing_{unit}s": (
@@ -150,18 +151,13 @@ def say_findings(found: Sequence[Finding], count: int) -> None:
 
 def findings_in_words(found: Sequence[Finding], count: int) -> dict[str, str]:
     """Return a sentence for each kind of finding; ``count``: the number of all series."""
-    names: dict[str, set[str]] = {}
-    for one in found:
-        names.setdefault(one.kind, set()).add(one.name)
     sentences: dict[str, str] = {}
     for kind, (before, after) in (_WORDS | _STORED).items():
-        said = set[str]().union(*(names.get(other, ()) for other in _INSTEAD.get(kind, ())))
+        said = {one.name for one in found if one.kind in _INSTEAD.get(kind, ())}
         if ones := [one for one in found if one.kind == kind and one.name not in said]:
+            are, end = ("is", "ends") if len(ones) == 1 else ("are", "end")
             some = f"{len(ones)} of {count} series"
-            one = len(ones) == 1
-            text = before.format(
-                some=some, count=len(ones), are="is" if one else "are", end="ends" if one else "end"
-            )
+            text = before.format(some=some, count=len(ones), are=are, end=end)
             sentences[kind] = f"{text}: {_in_short(ones)}" + (f". {after}" if after else "")
     return sentences
 
@@ -178,7 +174,9 @@ def _in_short(ones: Iterable[Finding]) -> str:
     """Return some series with what is said of them, and how many more there are."""
     alike: dict[str, list[str]] = {}
     for one in ones:
-        alike.setdefault(one.said, []).append(_short(one.name))
+        text = printable(one.name, lines=False)
+        name = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+        alike.setdefault(one.said, []).append(name)
     groups = [
         first(names, _NAMED) + (f" ({said})" if said else "") for said, names in alike.items()
     ]
@@ -189,8 +187,3 @@ def first(texts: Sequence[str], most: int = _GROUPS, more: int | None = None) ->
     """Return the first texts, and how many ``more`` there are, by default those left out."""
     more = len(texts) - most if more is None else more
     return ", ".join([*texts[:most], *([f"and {more:,} more"] if more > 0 else [])])
-
-
-def _short(name: str) -> str:
-    text = printable(name, lines=False)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -34,11 +34,10 @@ _NEW_YORK = "America/New_York"
 
 def missing(panel: Panel) -> Iterator[Finding]:
     """Yield the series of values that lack most of their dates, as sales on days with sales."""
-    if panel.target == "y":
-        for name, its in zip(panel.ids, panel.of_times(missing_dates), strict=True):
-            if its is not None:
-                unit, rows, span = its
-                yield Finding(f"missing_{unit}s", name, f"{rows:,} rows in {span:,} {unit}s", rows)
+    for name, its in zip(panel.ids, panel.of_times(missing_dates), strict=True):
+        if its is not None:
+            unit, rows, span = its
+            yield Finding(f"missing_{unit}s", name, f"{rows:,} rows in {span:,} {unit}s", rows)
 
 
 def missing_dates(times: Shaped[np.ndarray, " row"]) -> tuple[str, int, int] | None:
@@ -102,7 +101,7 @@ def running(panel: Panel, now: pd.Timestamp | None = None) -> Iterator[Finding]:
 
     ``now``: the present time; None: by the clock
     """
-    if panel.target != "y" or panel.times.dtype.kind != "M":
+    if panel.times.dtype.kind != "M":
         return
     moment = pd.Timestamp.now() if now is None else now
     found = panel.of_times(lambda times: _running(pd.DatetimeIndex(times), moment))

@@ -27,11 +27,13 @@ class Histories:
     - ``values``: NaN in the padding
     - ``first``: the step of each series' first row
     - ``positions``: positions of the rows on the panel's time axis; -1 in the padding
+    - ``channels``: the columns
     """
 
     values: Float[np.ndarray, "series step channel"]
     first: Int[np.ndarray, " series"]
     positions: Int[np.ndarray, "series step"]
+    channels: tuple[str, ...]
 
     @staticmethod
     def of(panel: Panel, steps: int | None = None) -> "Histories":
@@ -46,4 +48,10 @@ class Histories:
         values[rows, step] = panel.values[rows, observed]
         positions = np.full((len(panel.ids), steps), -1)
         positions[rows, step] = observed
-        return Histories(values, first, positions)
+        return Histories(values, first, positions, panel.channels)
+
+    def channel(self, name: str) -> Float[np.ndarray, "series step"]:
+        """Return the values of one channel; NaN where there is none of this name."""
+        if name not in self.channels:
+            return np.full(self.positions.shape, np.nan)
+        return self.values[:, :, self.channels.index(name)]

@@ -59,7 +59,7 @@ TARGETS = ("y", "adj_close", "close")
 """The channels that can be the target, the preferred ones first."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Panel:
     """Series on a common time axis. Unequal histories are padded and masked, never filled.
 

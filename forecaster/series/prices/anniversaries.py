@@ -37,7 +37,10 @@ def active_days(
         nothing = np.full(activity.shape, np.nan)
         return [nothing] * min(2, horizon)
     features = [np.full(activity.shape, np.nan) for _ in range(min(2, horizon))]
-    for rows in _alike(positions):
+    alike: dict[bytes, list[int]] = {}  # series that have the same days
+    for series, own in enumerate(positions):
+        alike.setdefault(own.tobytes(), []).append(series)
+    for rows in alike.values():
         begin = int((positions[rows[0]] < 0).sum())
         sources = _anniversaries(times[positions[rows[0], begin:]], offsets)
         for low in range(0, len(rows), _AT_ONCE):
@@ -48,14 +51,6 @@ def active_days(
             if horizon > 1:
                 features[1][some, begin:] = functools.reduce(np.fmax, means, after)
     return features
-
-
-def _alike(positions: Int[np.ndarray, "series step"]) -> list[list[int]]:
-    """Return the series in groups that have the same days."""
-    groups: dict[bytes, list[int]] = {}
-    for series, own in enumerate(positions):
-        groups.setdefault(own.tobytes(), []).append(series)
-    return list(groups.values())
 
 
 def _anniversaries(

@@ -195,7 +195,7 @@ def _examples(
     """Return terms and returns, both float32, the latter in units of the monthly volatility."""
     histories = Histories.of(panel)
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.log(histories.values[:, :, panel.channels.index(panel.target)])
+        z = np.log(histories.channel(panel.target))
         level, terms = volatility_terms(panel, histories, z - shift(z, 1), panel.market)
         inputs = np.stack([each.astype(np.float32) for each in terms], axis=-1)
         steps = range(1, horizon + 1)

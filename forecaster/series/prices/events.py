@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
 from forecaster.series.calendar.frequency import times_after_rows
@@ -49,7 +49,7 @@ def event_factors(panel: Panel) -> tuple[float, ...]:
     columns, marks = columns[seldom], marks[..., seldom]
     if not len(columns):
         return tuple(factors.tolist())
-    z = np.log(histories.values[:, :, panel.channels.index(panel.target)])
+    z = np.log(histories.channel(panel.target))
     change = z - shift(z, 1)
     for _ in range(_PASSES):
         factors[columns] = _estimated(change, marks, factors[columns])
@@ -77,8 +77,8 @@ def event_volatility(
     for row, name in enumerate(panel.ids):
         there = positions[row] >= 0
         times = times_after_rows(panel.times[positions[row, there]], horizon)
-        marks = _marked(future, name, times.ravel(), columns).reshape(*times.shape, -1)
-        ahead[row, there] = _product(marks, known[columns])
+        marks = future.at(name, times.ravel())[:, columns] == 1
+        ahead[row, there] = _product(marks.reshape(*times.shape, -1), known[columns])
     steps = np.arange(1, horizon + 1)
     return own, np.sqrt(np.cumsum(ahead**2, axis=-1) / steps)
 
@@ -127,15 +127,8 @@ def _marks(
     out = np.zeros((*positions.shape, len(columns)), bool)
     for row, name in enumerate(panel.ids):
         there = positions[row] >= 0
-        out[row, there] = _marked(future, name, panel.times[positions[row, there]], columns)
+        out[row, there] = future.at(name, panel.times[positions[row, there]])[:, columns] == 1
     return out
-
-
-def _marked(
-    future: Future, name: str, times: Shaped[np.ndarray, " time"], columns: Columns
-) -> Bool[np.ndarray, "time column"]:
-    """Return which times some covariates mark for a series."""
-    return future.at(name, times)[:, columns] == 1
 
 
 def _product(

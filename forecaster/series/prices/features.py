@@ -58,18 +58,11 @@ def price_features(
     volatility, the volatility of years, mean moves, the weekday, the end of the month, and the days
     since a jump.
     """
-    nothing = np.full(scale.shape, np.nan)
-
-    def channel(name: str) -> Rows:
-        if name not in panel.channels:
-            return nothing
-        return histories.values[:, :, panel.channels.index(name)]
-
     before = shift(scale, 1)
-    volume = np.log(np.maximum(channel("volume"), 1.0))
+    volume = np.log(np.maximum(histories.channel("volume"), 1.0))
     surprise = squash(volume - shift(decayed_mean(volume, 0.94), 1))
     active = active_days(np.clip(surprise, -2, 2), panel.times, histories.positions, horizon)
-    open_, high, low, close = (channel(name) for name in ("open", "high", "low", "close"))
+    open_, high, low, close = map(histories.channel, ("open", "high", "low", "close"))
     # Within a day, splits and dividends have no effect.
     within = np.log(close / open_)
     overnight = change - within

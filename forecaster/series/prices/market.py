@@ -66,26 +66,17 @@ def behind_market(panel: Panel) -> dict[str, Skipped]:
     """Return the series with more than a few rows after an index's latest, with the reason."""
     reasons: dict[str, Skipped] = {}
     for row, name in enumerate(() if panel.market is None else panel.market.ids):
-        for series, reason in _behind_index(panel, row, name).items():
-            reasons.setdefault(series, reason)
-    return reasons
-
-
-def _behind_index(panel: Panel, row: int, name: str) -> dict[str, Skipped]:
-    """Return the series with more than a few rows after those of one index, with the reason."""
-    assert panel.market is not None
-    _, index_times = _observed(panel.market, row, panel.target)
-    reasons: dict[str, Skipped] = {}
-    for series, seen in zip(panel.ids, panel.mask, strict=True):
-        times = panel.times[seen]
-        if not len(times):
-            continue
-        latest = show_time(times[-1])
-        if not len(index_times):
-            reasons[series] = Skipped(Kind.BEFORE_MARKET, market=name, first=latest)
-        elif (times > index_times[-1]).sum() > _MOST_BEHIND:
-            end = show_time(index_times[-1])
-            reasons[series] = Skipped(Kind.BEHIND_MARKET, market=name, first=latest, last=end)
+        assert panel.market is not None
+        _, index_times = _observed(panel.market, row, panel.target)
+        for series, times in panel.times_of_rows().items():
+            if series in reasons or not len(times):
+                continue
+            latest = show_time(times[-1])
+            if not len(index_times):
+                reasons[series] = Skipped(Kind.BEFORE_MARKET, market=name, first=latest)
+            elif (times > index_times[-1]).sum() > _MOST_BEHIND:
+                end = show_time(index_times[-1])
+                reasons[series] = Skipped(Kind.BEHIND_MARKET, market=name, first=latest, last=end)
     return reasons
 
 

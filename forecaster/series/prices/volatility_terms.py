@@ -14,8 +14,9 @@ not begun when Tokyo's ended.
 """
 
 import dataclasses
-import weakref
-from collections.abc import Iterator, Mapping
+import functools
+import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -72,58 +73,32 @@ def volatility_terms(
 
     ``change``: the changes of the logarithm of the target; ``market``: the declared indices
     """
-    variance, night = _variances(panel, histories, change)
+    variance, night = _variances(histories, change)
     level = _log_volatility(variance, _MONTH)
-
-    def made() -> Iterator[Rows]:
-        own = _own(panel, histories, change, variance, night, level)
-        yield from (own[name] for name in OWN_TERMS)
-        yield from _of_peers(panel, histories.positions, level)
-        for row in range(0 if market is None else len(market.ids)):
-            assert market is not None
-            index = state_of_index(market.only(market.ids[row : row + 1]), panel.target)
-            yield from _at_steps(index, panel, histories.positions, level)
-
-    return level, made()
-
-
-def _own(
-    panel: Panel,
-    histories: Histories,
-    change: Rows,
-    variance: Rows,
-    night: Rows,
-    level: Rows,
-) -> Mapping[str, Rows]:
-    """Return the terms of each series itself, by name; arguments as in the callers."""
     today = _log_volatility(variance, 0.01)
-    logarithm = np.log(np.maximum(_channel(panel, histories, "volume"), 1.0))
+    logarithm = np.log(np.maximum(histories.channel("volume"), 1.0))
     surprise = logarithm - shift(_mean(logarithm, _MONTH), 1)
     surprise = np.clip(surprise, -_LARGEST_SURPRISE, _LARGEST_SURPRISE)
-    reports = active_days(surprise, panel.times, histories.positions, _AHEAD)
-    return {
-        "day": _log_volatility(variance, _DAY) - level,
-        "quarter": _log_volatility(variance, _QUARTER) - level,
-        "two years": _log_volatility(variance, _YEARS) - level,
-        "closes": _log_volatility(_clipped(change) ** 2, _MONTH) - level,
-        "nights": _log_volatility(night, _MONTH) - level,
-        "unevenness": _mean((today - level) ** 2, _MONTH),
-        "shocks": _mean(_shocks(change, level), _MONTH),
-        "volume": surprise,
-        "volume of days": _mean(surprise, 3),
-        "reports tomorrow": reports[0],
-        "reports later": reports[1],
-    }
-
-
-def _of_peers(
-    panel: Panel, positions: Int[np.ndarray, "series step"], level: Rows
-) -> Iterator[Rows]:
-    """Yield what the peers show of the market at the steps of each series."""
-    peers = panel.peers
+    own = [
+        _log_volatility(variance, _DAY) - level,
+        _log_volatility(variance, _QUARTER) - level,
+        _log_volatility(variance, _YEARS) - level,
+        _log_volatility(_clipped(change) ** 2, _MONTH) - level,
+        _log_volatility(night, _MONTH) - level,
+        _mean((today - level) ** 2, _MONTH),
+        _mean(_shocks(change, level), _MONTH),
+        surprise,
+        _mean(surprise, 3),
+        *active_days(surprise, panel.times, histories.positions, _AHEAD),
+    ]
+    peers, indices = panel.peers, () if market is None else market.ids
     alike = peers is not None and peers.times.dtype.kind == panel.times.dtype.kind
-    state = _state_once(peers) if peers is not None and alike else _unknown(panel, STATE_TERMS)
-    yield from _at_steps(state, panel, positions, level)
+    states = [state_of(peers) if peers is not None and alike else _unknown(panel, STATE_TERMS)]
+    for name in indices:
+        assert market is not None
+        states.append(state_of_index(market.only([name]), panel.target))
+    of_market = (_at_steps(state, panel, histories.positions, level) for state in states)
+    return level, itertools.chain(own, *of_market)
 
 
 def _at_steps(
@@ -143,26 +118,13 @@ def _at_steps(
         yield np.where(known, each[latest], np.nan)
 
 
-_latest: list[tuple[weakref.ref[Panel], State]] = []  # the one that was asked for last
-
-
-def _state_once(peers: Panel) -> State:
-    """Return :func:`state_of`, once for all parts of a panel, which have the same peers."""
-    known = [state for of, state in _latest if of() is peers]
-    if known:
-        return known[0]
-    state = state_of(peers)
-    _latest[:] = [(weakref.ref(peers), state)]
-    return state
-
-
+@functools.lru_cache(maxsize=1)  # all parts of a panel have the same peers
 def state_of(peers: Panel) -> State:
     """Return the state of the market on the days on which enough peers have moved."""
-    if not peers.mask.any():
-        return _unknown(peers, STATE_TERMS)
     histories = Histories.of(peers)
-    change = _changes(peers, histories)
-    variance, _ = _variances(peers, histories, change)
+    z = np.log(histories.channel(peers.target))
+    change = z - shift(z, 1)
+    variance, _ = _variances(histories, change)
     rows, steps = np.nonzero(histories.positions >= 0)
     days = histories.positions[rows, steps]
 
@@ -193,11 +155,10 @@ def state_of_index(index: Panel, target: str) -> State:
     seen = index.mask & (index.channel(target) > 0)
     if not seen.any():
         return _unknown(index, INDEX_TERMS)
-    index = dataclasses.replace(index, mask=seen)
-    histories = Histories.of(index)
-    change = _changes(index, histories)
-    variance, _ = _variances(index, histories, change)
-    z = np.log(histories.values[:, :, index.channels.index(index.target)])
+    histories = Histories.of(dataclasses.replace(index, mask=seen))
+    z = np.log(histories.channel(index.target))
+    change = z - shift(z, 1)
+    variance, _ = _variances(histories, change)
     distance = np.clip(z - _mean(z, _YEAR), -_LARGEST_DISTANCE, _LARGEST_DISTANCE)
     levels = np.concatenate(
         [_log_volatility(variance, half_life) for half_life in (_DAY, _QUARTER)]
@@ -218,33 +179,19 @@ def _falls(change: Rows, level: Rows) -> Rows:
     return _mean(np.minimum(_shocks(change, level), 0.0) ** 2, 5)
 
 
-def _changes(panel: Panel, histories: Histories) -> Rows:
-    """Return the changes of the logarithm of the target."""
-    z = np.log(histories.values[:, :, panel.channels.index(panel.target)])
-    return z - shift(z, 1)
-
-
-def _variances(panel: Panel, histories: Histories, change: Rows) -> tuple[Rows, Rows]:
+def _variances(histories: Histories, change: Rows) -> tuple[Rows, Rows]:
     """Return the variance of each session with the night before, and that of the night alone.
 
     The variance within a session is Garman & Klass's (1980), Journal of Business 53; where a column
     is missing, the squared change stands for the whole.
     """
-    open_, high, low, close = (
-        _channel(panel, histories, name) for name in ("open", "high", "low", "close")
-    )
+    open_, high, low, close = map(histories.channel, ("open", "high", "low", "close"))
     open_, high, low = (np.where(each > 0, each, np.nan) for each in (open_, high, low))
     within = np.log(close / open_)
     night = _clipped(change - within) ** 2
     garman_klass = 0.5 * np.log(high / low) ** 2 - (2 * np.log(2) - 1) * within**2
     variance = np.maximum(garman_klass, 0.0) + night
     return np.where(np.isfinite(variance), variance, _clipped(change) ** 2), night
-
-
-def _channel(panel: Panel, histories: Histories, name: str) -> Rows:
-    if name not in panel.channels:
-        return np.full(histories.values.shape[:2], np.nan)
-    return histories.values[:, :, panel.channels.index(name)]
 
 
 def _clipped(change: np.ndarray) -> np.ndarray:
