@@ -2,7 +2,7 @@
 
 ``1,234`` is more than a thousand in one country and little more than one in another. A table is
 read with either decimal sign, and the one that more of its cells fit is that of all its columns. A
-table that fits both, with other numbers, is refused.
+table with cells that fit both, with other numbers, is refused unless others show which it is.
 """
 
 import re
@@ -57,7 +57,8 @@ def find_decimal(
       separated by commas
 
     Raises DataError if a cell would be another number with the other sign, and no other cell
-    decides.
+    decides: nor does one with a decimal sign show that a price of 1,234 is more than a thousand, as
+    1,234.50 and 1,234,567 do.
     """
     if plain_points:
         return "."
@@ -65,17 +66,26 @@ def find_decimal(
     texts = {name: _normalised(column.drop_duplicates()) for name, column in columns.items()}
     read = {sign: {n: _read(text, sign) for n, text in texts.items()} for sign in _OTHER}
     fit = {sign: sum(column.notna().sum() for column in read[sign].values()) for sign in read}
-    if fit["."] != fit[","]:
-        return "." if fit["."] > fit[","] else ","
+    sign: Decimal = "," if fit[","] > fit["."] else "."
+    other = _OTHER[sign]
+    decided = fit[sign] > fit[other]
+    # Such as 1,234.50 and 1,234,567: the other sign separates thousands.
+    grouped = (
+        text.str.contains(other, regex=False) & read[other][n].isna() for n, text in texts.items()
+    )
+    if decided and any(each.any() for each in grouped):
+        return sign
     for name, text in texts.items():
         either = (read["."][name] - read[","][name]).abs() > 0
+        if decided:
+            either &= text.str.contains(other, regex=False) & (name != "volume")
         if either.any():
             raise DataError(
                 f"{where.cell(either, name)}: {text[either].iloc[0]!r} may have a decimal sign or "
                 "one between thousands, and no other number shows which. Choose one: --decimal , "
                 'or --decimal . (in Python decimal="," or ".")'
             )
-    return "."
+    return sign
 
 
 def to_numbers(
