@@ -15,7 +15,7 @@ import pandas as pd
 from forecaster import __version__, swarm
 from forecaster.errors import ModelError
 from forecaster.files import Home
-from forecaster.forecasting import Config, Model, predict, widths_of
+from forecaster.forecasting import Config, Model, check_static, predict, widths_of
 from forecaster.pipeline.beginning import Begun, begun, resumed
 from forecaster.pipeline.blocks import reader_of_fit
 from forecaster.pipeline.requests import Callbacks, DataRequest
@@ -130,6 +130,8 @@ def _train_and_save(
     """
     unfinished, request = work.unfinished, work.unfinished.request
     reader, scanned = scan(reader_of_fit(work.store, request, work.masked))
+    if reader.held is not None:
+        check_static(reader.held, reader.request.config, tune=request.tune)
     scanned.say(latest=True)
     if request.series_per_shard is None:
         work.lock.close()  # all series have been read

@@ -6,12 +6,13 @@ evaluation can be continued. Results do not depend on the number of shards, bit 
 the time and the memory in the summary.
 """
 
+import collections
 import dataclasses
 import functools
 import gc
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,13 +51,11 @@ from forecaster.files import atomic
 from forecaster.forecasting import (
     Model,
     Widths,
-    changing_rows,
     premium_of,
     widths_of,
 )
 from forecaster.pipeline.beginning import Begun
-from forecaster.pipeline.blocks import shards_of
-from forecaster.pipeline.past import Known, Past
+from forecaster.pipeline.blocks import Past, shards_of
 from forecaster.pipeline.requests import Callbacks
 from forecaster.pipeline.scanning import scan
 from forecaster.pipeline.train_run import train_shards
@@ -76,7 +75,7 @@ class Trained(NamedTuple):
     - ``shard_of``: the shard with the network of each series
     """
 
-    known: Known
+    known: Past
     season: int
     cutoffs: np.ndarray
     parts: list[SavedPart]
@@ -133,34 +132,37 @@ def evaluate_shards(
     if in_one:
         job.work.lock.close()  # all series have been read
     check_columns(options.runner_names, past.layout.channels or ())
-    trained = _trained(job, past)
-    past = trained[0].known
+    measuring = _Measuring(job, trained := _trained(job, past))
     fitting = time.perf_counter() - began
-    parts = _measured(job, past, trained)
-    _warn_of_ended(past, trained)
+    parts = measuring.parts()
+    past = measuring.past
+    if past.times is not None and not past.own:
+        cutoffs = past.times[np.concatenate([each.cutoffs for each in trained])]
+        counts = {name: int((cutoffs < past.ends[name]).sum()) for name in measuring.ids}
+        warn_of_ended(counts, len(cutoffs))
     summaries = [summary for _, summary in parts]
+    baselines = collections.Counter[str]()
+    for summary in summaries:
+        baselines.update(summary.seconds.baselines)
     seconds = Seconds(
         training=sum(part.seconds for each in trained for part in each.parts),
         fitting=round(fitting, 2),
         torch=next((s.seconds.torch for s in summaries if s.seconds.torch is not None), None),
-        baselines=_summed([summary.seconds.baselines for summary in summaries]),
+        baselines={name: round(total, 2) for name, total in baselines.items()},
         all=round(time.perf_counter() - began, 2),
     )
-    summary = _joined(past, trained, options, summaries, seconds, provenance)
+    joined = summary_of_parts(
+        summaries, seconds=seconds, provenance=provenance,
+        groups=options.groups.of(measuring.ids) if options.groups else {},
+    )  # fmt: skip
+    skipped = {**past.request.skipped, **trained[0].skipped, **joined.skipped}
     with atomic.write_folder(folder, replace=overwrite) as temporary:
-        join_parts([part for part, its in parts if its.series], temporary, summary)
+        measured = [part for part, its in parts if its.series]
+        join_parts(measured, temporary, dataclasses.replace(joined, skipped=skipped))
         evaluation = Evaluation.read(temporary, in_short=not in_one)
         if job.calls.finish:
             job.calls.finish(evaluation)
     return dataclasses.replace(evaluation, folder=folder)
-
-
-def _warn_of_ended(past: Past, trained: Sequence[Trained]) -> None:
-    """Warn of series that end early, once for all of them."""
-    if past.times is not None and not past.own:
-        cutoffs = past.times[np.concatenate([each.cutoffs for each in trained])]
-        counts = {name: int((cutoffs < past.ends[name]).sum()) for name in trained[0].shard_of}
-        warn_of_ended(counts, len(cutoffs))
 
 
 def _trained(job: Job, past: Past) -> list[Trained]:
@@ -172,12 +174,14 @@ def _trained(job: Job, past: Past) -> list[Trained]:
         past.lengths, len(times), past.target, config, options.step_size
     )
     cutoffs = cutoffs_in(times, config.horizon, windows, options.step_size)
-    trained: list[Trained] = []
     settle = functools.partial(
         settled_by_known, most=most, n_windows=windows, step_size=options.step_size
     )
+    trained: list[Trained] = []
     for number, group in enumerate(groups_of(cutoffs, refit=options.refit)):
-        known = Known(**vars(past), cutoff=times[group[0]], settle=None if trained else settle)
+        known = dataclasses.replace(
+            past, cutoff=times[group[0]], settle=None if trained else settle
+        )  # fmt: skip
         with advised_of_windows(most, config, windows, options.step_size):
             trained.append(_train(job, known, group, number))
         # The first cutoff decides whether there are networks.
@@ -185,131 +189,103 @@ def _trained(job: Job, past: Past) -> list[Trained]:
     return trained
 
 
-def _train(job: Job, known: Known, cutoffs: np.ndarray, number: int) -> Trained:
+def _train(job: Job, known: Past, cutoffs: np.ndarray, number: int) -> Trained:
     """Train the networks that forecast from some cutoffs."""
-    if known.held is not None:  # otherwise the scan finds out
-        most = changing_rows(known.panel(known.request.ids))
-        if (config := known.settled(most)) is not known.request.config:
-            known = known.with_config(config)
     known, scanned = scan(known)
     stage = job.work.unfinished.stage(number)
     parts = train_shards(known, scanned, stage, job.calls.executor, job.calls.fetching)
+    assert known.cutoff is not None
     skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
     skipped = as_of_cutoff(skipped, known.cutoff)
     shard_of = {name: part.folder for part in parts for name in part_ids(part)}
     widths = widths_of(known.request.config, [part.scores for part in parts])
-    frequency = known.frequency or known.with_all_rows(scanned.ids).frequency
+    frequency = known.frequency or known.known(scanned.ids).frequency
     return Trained(known, default_season(frequency), cutoffs, parts, widths, skipped, shard_of)
 
 
-def _measured(job: Job, past: Past, trained: Sequence[Trained]) -> list[tuple[Path, Summary]]:
-    """Forecast and measure all series that are not yet measured; return all parts, in order."""
-    torch = _Torch(job, past, trained)
-    ids = list(trained[0].shard_of)
-    size = len(ids)
-    if past.request.series_per_shard is not None:
-        # Each training adds a model of the same series. Batches are the same as for a single shard.
-        size = max(1, past.request.series_per_shard // len(trained) // AT_ONCE) * AT_ONCE
-    parts: list[tuple[Path, Summary]] = []
-    on_forecast = job.calls.evaluating.forecast or (lambda done, total: None)
-    for number, names in enumerate(shards_of(ids, size)):
-        folder, done = job.work.unfinished.measured(number), number * size
-        key = _key(names, trained, torch.ids)
-        summary = read_part(folder, key)
-        if summary is None:
-            summary = _measure(
-                job, past, trained, names, torch, folder, key,
-                lambda some, _, done=done: on_forecast(done + some, len(ids)),
+@dataclasses.dataclass(frozen=True)
+class _Measuring:
+    """Forecasts and measures the series that have networks; ``trained``: at least one training."""
+
+    job: Job
+    trained: Sequence[Trained]
+
+    @property
+    def past(self) -> Past:
+        """Reads the series."""
+        return self.trained[0].known
+
+    @property
+    def ids(self) -> list[str]:
+        """The series that have networks."""
+        return list(self.trained[0].shard_of)
+
+    def parts(self) -> list[tuple[Path, Summary]]:
+        """Forecast and measure all series that are not yet measured; return all parts in order."""
+        ids, shard = self.ids, self.past.request.series_per_shard
+        size = len(ids)
+        if shard is not None:
+            # Each training adds a model of the same series. Batches are those of a single shard.
+            size = max(1, shard // len(self.trained) // AT_ONCE) * AT_ONCE
+        parts: list[tuple[Path, Summary]] = []
+        for number, names in enumerate(shards_of(ids, size)):
+            folder, key = self.job.work.unfinished.measured(number), self._key(names)
+            summary = read_part(folder, key)
+            if summary is None:
+                summary = self._measure(names, folder, key, number * size)
+            parts.append((folder, summary))
+        return parts
+
+    def _measure(self, names: Sequence[str], folder: Path, key: str, done: int) -> Summary:
+        """Forecast and measure some series, and write the results; return their summary.
+
+        ``done``: the number of series before them
+        """
+        config, calls = self.past.request.config, self.job.calls
+        networks, own = self._rolling(names)
+        known = self.past.known(names[:1])
+        runner = Runner(
+            self.job.options.runner_names, config.horizon, LEVELS, known,
+            season=config.season, executor=calls.executor, premium=premium_of(config, known),
+        )  # fmt: skip
+        on_forecast = calls.evaluating.forecast or (lambda done, total: None)
+        try:
+            return measure_part(
+                folder, Forecasters(networks, runner, *self._torch), self.job.options,
+                self.trained[0].season, own, key,
+                on_forecast=lambda some, _: on_forecast(done + some, len(self.ids)),
             )  # fmt: skip
-        parts.append((folder, summary))
-    return parts
+        finally:
+            if self.past.held is None:
+                gc.collect()
 
+    def _rolling(self, names: Sequence[str]) -> tuple[RollingOrigin, OwnEnds | None]:
+        """Return the networks of some series, ready to forecast from all cutoffs."""
+        parts = [(each.model(names), each.cutoffs) for each in self.trained]
+        peers = peers_of(model for model, _ in parts)
+        panel, own = dataclasses.replace(self.past, peers=peers).aligned(names)
+        return RollingOrigin.of_models(panel, parts, LEVELS, own), own
 
-def _measure(
-    job: Job,
-    past: Past,
-    trained: Sequence[Trained],
-    names: Sequence[str],
-    torch: "_Torch",
-    folder: Path,
-    key: str,
-    on_forecast: Callable[[int, int], None],
-) -> Summary:
-    """Forecast and measure some series, and write the results; return their summary."""
-    config, options = past.request.config, job.options
-    networks, own = _rolling(past, trained, names)
-    known = trained[0].known.with_all_rows(names[:1])
-    runner = Runner(
-        options.runner_names, config.horizon, LEVELS, known,
-        season=config.season, executor=job.calls.executor, premium=premium_of(config, known),
-    )  # fmt: skip
-    forecasters = Forecasters(networks, runner, *torch.trained())
-    try:
-        return measure_part(
-            folder, forecasters, options, trained[0].season, own, key, on_forecast=on_forecast
-        )
-    finally:
-        if past.held is None:
-            gc.collect()
+    @functools.cached_property
+    def _sample(self) -> list[str]:
+        options = self.job.options
+        return torch_sample(self.ids, options.torch_sample) if options.with_torch else []
 
+    @functools.cached_property
+    def _torch(self) -> tuple[RollingOrigin | None, dict[str, str]]:
+        """PyTorch's networks of a sample, and the series that it failed on, with the reason."""
+        if not self._sample:
+            return None, {}
+        networks, _ = self._rolling(self._sample)
+        known, on_series = self.past.known(self._sample), self.job.calls.evaluating.torch
+        return by_torch(networks, known, self.job.options.seed, on_series)
 
-def _rolling(
-    past: Past, trained: Sequence[Trained], names: Sequence[str]
-) -> tuple[RollingOrigin, OwnEnds | None]:
-    """Return the networks of some series, ready to forecast from all cutoffs."""
-    parts = [(each.model(names), each.cutoffs) for each in trained]
-    peers = peers_of(model for model, _ in parts)
-    panel, own = dataclasses.replace(past, peers=peers).aligned(names)
-    return RollingOrigin.of_models(panel, parts, LEVELS, own), own
-
-
-class _Torch:
-    """PyTorch's networks of a sample, trained when they are first needed."""
-
-    def __init__(self, job: Job, past: Past, trained: Sequence[Trained]):
-        self._job, self._past, self._trained = job, past, trained
-        kept, options = list(trained[0].shard_of), job.options
-        self.ids = torch_sample(kept, options.torch_sample) if options.with_torch else []
-        self._made: tuple[RollingOrigin | None, dict[str, str]] | None = None
-
-    def trained(self) -> tuple[RollingOrigin | None, dict[str, str]]:
-        """Return the networks, and the series that PyTorch failed on, with the reason."""
-        if self._made is None and self.ids:
-            job = self._job
-            networks, _ = _rolling(self._past, self._trained, self.ids)
-            known = self._trained[0].known.with_all_rows(self.ids)
-            self._made = by_torch(networks, known, job.options.seed, job.calls.evaluating.torch)
-        return self._made or (None, {})
-
-
-def _key(names: Sequence[str], trained: Sequence[Trained], torch: Sequence[str]) -> str:
-    """Return a hash of the inputs of some series' forecasts, except for the request."""
-    digest = hashlib.sha256("\0".join([*names, "", *torch]).encode("utf-8", "surrogateescape"))
-    for each in trained:
-        for part in each.widths:
-            digest.update(part.tobytes())
-        digest.update("".join("01"[name in each.shard_of] for name in names).encode())
-    return digest.hexdigest()
-
-
-def _summed(seconds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    names = dict.fromkeys(name for each in seconds for name in each)
-    return {name: round(sum(each.get(name, 0.0) for each in seconds), 2) for name in names}
-
-
-def _joined(
-    past: Past,
-    trained: Sequence[Trained],
-    options: BacktestOptions,
-    summaries: Sequence[Summary],
-    seconds: Seconds,
-    provenance: Provenance,
-) -> Summary:
-    """Return the summary of the whole evaluation."""
-    kept = list(trained[0].shard_of)
-    joined = summary_of_parts(summaries, seconds=seconds, provenance=provenance)
-    return dataclasses.replace(
-        joined,
-        skipped={**past.request.skipped, **trained[0].skipped, **joined.skipped},
-        groups=options.groups.of(kept) if options.groups else {},
-    )
+    def _key(self, names: Sequence[str]) -> str:
+        """Return a hash of the inputs of some series' forecasts, except for the request."""
+        told = "\0".join([*names, "", *self._sample])
+        digest = hashlib.sha256(told.encode("utf-8", "surrogateescape"))
+        for each in self.trained:
+            for part in each.widths:
+                digest.update(part.tobytes())
+            digest.update("".join("01"[name in each.shard_of] for name in names).encode())
+        return digest.hexdigest()

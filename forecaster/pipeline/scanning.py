@@ -13,7 +13,6 @@ from forecaster.pipeline.blocks import Reader
 from forecaster.series import (
     Finding,
     Frequency,
-    Layout,
     findings_of,
     infer_frequency,
     latest_times,
@@ -59,38 +58,46 @@ class Scanned(NamedTuple):
 def scan(reader: _R) -> tuple[_R, Scanned]:
     """Read each series once; return the facts, and a reader that knows the layout of all.
 
-    Raises NoSeries if none of the series can be learned from.
+    The settings of the reader are without networks if no series has rows enough for them. Raises
+    NoSeries if none of the series can be learned from.
     """
     request = reader.request
     if request.series_per_shard is None:
         panel = reader.panel(request.ids)
-        steps = int(panel.mask.sum(1).max())
+        config = reader.settled(panel.target, changing_rows(panel))
+        if config is not request.config:
+            reader = reader.with_config(config)
+            panel = reader.panel(request.ids)
         scanned = Scanned(
-            list(request.ids), [], steps, dict(request.skipped), panel.times[0], panel.times[-1],
-            findings_of(panel), len(panel.ids),
+            list(request.ids), [], int(panel.mask.sum(1).max()), dict(request.skipped),
+            panel.times[0], panel.times[-1], findings_of(panel), len(panel.ids),
         )  # fmt: skip
-        scanned.say(latest=False)
-        return reader, scanned
-    layout, frequency, scanned, same = _scan(reader)
-    reader = dataclasses.replace(reader, layout=layout, frequency=frequency)
-    if not same:  # some series look different with the layout or the frequency of all series
-        scanned = _scan(reader)[2]
-    if not scanned.ids and (config := reader.settled(scanned.steps)) is not request.config:
-        reader = reader.with_config(config)
-        scanned = _scan(reader)[2]
-    if not scanned.ids:
-        raise NoSeries({**request.skipped, **scanned.skipped})
+    else:
+        reader, scanned, same = _scan(reader)
+        if not same:  # some series look different with the layout of all series
+            scanned = _scan(reader)[1]
+        target = "y" if "y" in (reader.layout.channels or ()) else "close"
+        if not scanned.ids:
+            config = reader.settled(target, scanned.steps)
+            if config is not request.config:
+                reader = reader.with_config(config)
+                scanned = _scan(reader)[1]
+        if not scanned.ids:
+            raise NoSeries({**request.skipped, **scanned.skipped})
+        reader = dataclasses.replace(reader, peers=scanned.peers)
     scanned.say(latest=False)
-    return dataclasses.replace(reader, peers=scanned.peers), scanned
+    return reader, scanned
 
 
-def _scan(reader: Reader) -> tuple[Layout, Frequency, Scanned, bool]:
-    """Read all shards; the last result says whether each had the common layout and frequency."""
+def _scan(reader: _R) -> tuple[_R, Scanned, bool]:
+    """Read all shards; return the facts, and a reader that knows the layout and the frequency.
+
+    The last result says whether each shard had the channels of all series.
+    """
     config, skipped = reader.request.config, dict(reader.request.skipped)
     rows, trained, latest = dict[str, int](), list[str](), dict[str, Any]()
-    channels, ends, findings = dict[str, None](), list[Any](), list[Finding]()
+    ends, findings, alike = list[Any](), list[Finding](), dict[tuple[str, ...], None]()
     clear, unclear = Counter[Frequency](), Counter[Frequency]()  # whether rows suffice to tell it
-    alike = set[tuple[str, ...]]()
     longest, series = {True: 0, False: 0}, 0  # by whether a series changes
     with_peers = config.start == "pooled" and not config.is_classical
     for panel in reader.each_shard(skipped):
@@ -98,10 +105,9 @@ def _scan(reader: Reader) -> tuple[Layout, Frequency, Scanned, bool]:
         rows |= found.rows
         trained += found.trained
         skipped |= found.skipped
-        channels |= dict.fromkeys(panel.channels)
         for times in (panel.times[observed] for observed in panel.mask if observed.any()):
             (clear if tells_frequency(times) else unclear)[infer_frequency(times)] += 1
-        alike.add(panel.channels)
+        alike[panel.channels] = None
         ends += [panel.times[0], panel.times[-1]]
         changes = not panel.constant().all()
         longest[changes] = max(longest[changes], changing_rows(panel))
@@ -109,11 +115,12 @@ def _scan(reader: Reader) -> tuple[Layout, Frequency, Scanned, bool]:
         findings += findings_of(panel)
         if panel.target != "y" and with_peers:
             latest |= latest_times(panel)
-    layout = reader.layout._replace(channels=tuple(channels))
-    frequency = most_common(clear or unclear)
-    same = all(part == layout.channels for part in alike)
+    channels = tuple(dict.fromkeys(name for part in alike for name in part))
     first, last = min(ends, default=0), max(ends, default=0)
     steps = max(rows.values(), default=longest[True] or longest[False])
-    peers = peers_at(last, latest)
-    scanned = Scanned(list(rows), trained, steps, skipped, first, last, findings, series, peers)
-    return layout, frequency, scanned, same
+    scanned = Scanned(
+        list(rows), trained, steps, skipped, first, last, findings, series, peers_at(last, latest)
+    )
+    layout, frequency = reader.layout._replace(channels=channels), most_common(clear or unclear)
+    same = all(part == channels for part in alike)
+    return dataclasses.replace(reader, layout=layout, frequency=frequency), scanned, same
