@@ -30,7 +30,7 @@ from forecaster.pipeline.blocks import Reader, shards_of
 from forecaster.pipeline.requests import Callbacks, OnTraining
 from forecaster.pipeline.scanning import Scanned
 from forecaster.series import Panel
-from forecaster.storage import SavedPart, UnfinishedFit, read_part, save_part, shard_name
+from forecaster.storage import SavedPart, UnfinishedFit, read_part, save_part
 
 WORTH_PROCESSES = 2_000
 """The fewest series for which further processes are started, each of which takes seconds."""
@@ -48,30 +48,37 @@ def train_shards(
     ``executor``: where the networks of each shard train. A shard is fitted again if some of its
     series were lost with their workers. Raises NoSeries if no series of any shard can be used.
     """
-    request = reader.request
+    request, local = reader.request, executor is None or executor.is_local
     names = list(shards_of(scanned.ids, request.series_per_shard))
-    folders = [unfinished.shards / shard_name(number) for number in range(len(names))]
+    folders = [unfinished.shard(number) for number in range(len(names))]
     found = {number: read_part(folder) for number, folder in enumerate(folders)}
     done = {number: part for number, part in found.items() if part and not part.lost}
     waiting = [number for number in found if number not in done]
-    common = None
+    common, processes = None, 1
     if waiting and request.series_per_shard is not None:
-        common = _learned(reader, scanned, callbacks)
-
-    def shards() -> Iterator[Shard]:
-        for number in waiting:
-            panel = reader.panel(names[number])
-            yield Shard(
-                panel, tuple(names[number]), request.config, request.seed, request.tune, common,
-                folders[number],
-            )  # fmt: skip
-
-    processes = _processes(reader, common, executor, len(waiting))
-    here = (
-        shard.finish(unfinished.checkpoint_of(number), executor, callbacks.on_training)
-        for number, shard in zip(waiting, shards(), strict=True)
+        sampling = Sampling.of(request.config, scanned.ids, scanned.trained, scanned.steps)
+        common = learn_common(
+            reader.panel(sampling.ids), request.config, request.seed, sampling,
+            tune=request.tune, on_progress=callbacks.on_training,
+        )  # fmt: skip
+        series = len(waiting) * request.series_per_shard
+        if common.networks is False and local and series >= WORTH_PROCESSES:
+            processes = min(request.processes, cores(), len(waiting))
+    shards = (
+        Shard(
+            reader.panel(names[number]), tuple(names[number]), request.config, request.seed,
+            request.tune, common, folders[number],
+        )
+        for number in waiting
+    )  # fmt: skip
+    made = (
+        fit_side_by_side(shards, processes)
+        if processes > 1
+        else (
+            shard.finish(unfinished.checkpoint_of(number), executor, callbacks.on_training)
+            for number, shard in zip(waiting, shards, strict=True)
+        )
     )
-    made = here if processes < 2 else fit_side_by_side(shards(), processes)
     for number in waiting:
         if callbacks.on_shard is not None and common is not None:
             callbacks.on_shard(number, len(names))
@@ -82,7 +89,10 @@ def train_shards(
             gc.collect()
     parts = [done[number] for number in found]
     if all(part.empty for part in parts):
-        raise _nothing(scanned, parts)
+        lost = [name for part in parts for name in part.lost]
+        retry = "`forecaster fit --resume` tries the series again whose workers were lost"
+        reasons = {name: why for part in parts for name, why in part.skipped.items()}
+        raise NoSeries({**scanned.skipped, **reasons}, retry if lost else "", lost)
     if waiting and common is not None and common.pooled is not None:
         first = waiting[0]
         seconds = parts[first].seconds + common.pooled.seconds
@@ -119,38 +129,14 @@ class Shard(NamedTuple):
                 self.panel, self.config, self.seed, self.common, tune=self.tune,
                 checkpoint=checkpoint, executor=executor, on_progress=on_progress,
             )  # fmt: skip
+            skipped, lost = part.model.skipped, part.lost
         except NoSeries as error:
             if self.common is None and not error.lost:
                 raise  # there is nothing to keep, and nothing to try again
-            return save_part(self.folder, None, self._own(error.skipped), error.lost)
-        seconds = part.model.provenance["training_seconds"]
-        return save_part(self.folder, part, self._own(part.model.skipped), part.lost, seconds)
-
-    def _own(self, skipped: Mapping[str, Any]) -> dict[str, Any]:
-        members = set(self.names)
-        return {name: why for name, why in skipped.items() if name in members}
-
-
-def _learned(reader: Reader, scanned: Scanned, callbacks: Callbacks) -> Common:
-    """Learn what all series share, from a sample of them."""
-    request = reader.request
-    sampling = Sampling.of(request.config, scanned.ids, scanned.trained, scanned.steps)
-    panel = reader.panel(sampling.ids)
-    return learn_common(
-        panel, request.config, request.seed, sampling,
-        tune=request.tune, on_progress=callbacks.on_training,
-    )  # fmt: skip
-
-
-def _processes(
-    reader: Reader, common: Common | None, executor: swarm.Executor | None, shards: int
-) -> int:
-    """Return how many processes fit the remaining shards; 1: this process."""
-    request, local = reader.request, executor is None or executor.is_local
-    series = shards * (request.series_per_shard or 0)
-    if common is None or common.networks is not False or not local or series < WORTH_PROCESSES:
-        return 1
-    return min(request.processes, cores(), shards)
+            part, skipped, lost = None, error.skipped, error.lost
+        members = set(self.names)  # the panel may hold an index beside them
+        own = {name: why for name, why in skipped.items() if name in members}
+        return save_part(self.folder, part, own, lost)
 
 
 def fit_side_by_side(shards: Iterable[Shard], processes: int) -> Iterator[SavedPart]:
@@ -194,13 +180,3 @@ def _read_only(items: dict[Any, Any]) -> Mapping[Any, Any]:
 
 # Pickle does not know read-only mappings, such as the properties of series.
 ForkingPickler.register(MappingProxyType, lambda mapping: (_read_only, (dict(mapping),)))
-
-
-def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
-    """Return the error for a fit in which no series of any shard can be used."""
-    lost = [name for part in parts for name in part.lost]
-    again = (
-        "`forecaster fit --resume` tries the series again whose workers were lost" if lost else ""
-    )
-    reasons = {name: why for part in parts for name, why in part.skipped.items()}
-    return NoSeries({**scanned.skipped, **reasons}, again, lost)

@@ -57,20 +57,19 @@ def save_part(
     part: "Part | None",
     skipped: Mapping[str, Skipped],
     lost: Sequence[str] = (),
-    seconds: float = 0.0,
 ) -> SavedPart:
     """Write a finished shard, whole or not at all; an earlier one is replaced.
 
     - ``part``: None where none of its networks can be used
     - ``skipped``: its series without a network, with the reason
     - ``lost``: the skipped series that no worker could train
-    - ``seconds``: training time to count with this shard
 
     Raises WriteError when it cannot be written.
     """
     from forecaster.forecasting import Scores
 
     scores = part.sampled_scores if part else Scores(*[np.zeros((0, 0, 0))] * 3)
+    seconds = part.model.provenance["training_seconds"] if part else 0.0
     said = {
         "skipped": skipped_to_json(skipped), "lost": list(lost), "seconds": seconds,
         "empty": part is None,

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -41,28 +41,20 @@ def command_of(name: str) -> str:
     return "evaluate" if name.endswith(f"-{_EVALUATION}") else "fit"
 
 
-@dataclasses.dataclass(frozen=True)
-class UnfinishedStatus:
+class UnfinishedStatus(NamedTuple):
     """The status of an unfinished fit.
 
-    - ``name``: the name to resume it by
+    - ``name``: the name to resume it by; ``command``: the command that continues it
     - ``what``: series, source and kind of network, or why it cannot be read
     - ``progress``: in words
     - ``running``: whether a process trains it
     """
 
     name: str
+    command: str
     what: str
     progress: str
     running: bool
-
-    @property
-    def command(self) -> str:
-        """The command that continues it."""
-        return command_of(self.name)
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.what}, progress {self.progress}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,8 +94,19 @@ class UnfinishedFit:
         """
         if run is not None:
             home.check_new_name(run)
+        model = _EVALUATION if request.evaluation else request.config.column.lower()
         with atomic.as_write_error(home.unfinished):
-            folder, lock = _new_folder(home, request, run)
+            for _ in range(_TRIES):
+                folder = home.new_unfinished(model, run)
+                # Another fit may begin in the same millisecond, or end and remove the parent.
+                with contextlib.suppress(FileExistsError, FileNotFoundError):
+                    folder.mkdir(parents=True)
+                    break
+                time.sleep(0.001)
+            else:
+                raise OSError("too many fits begin at the same time")
+            lock = FolderLock(folder)
+            lock.try_acquire()
         try:
             write_request(folder / _REQUEST, request)
         except BaseException:
@@ -120,8 +123,7 @@ class UnfinishedFit:
         Raises UsageError when there is none, it is running, or there are several; ModelError when
         it cannot be read.
         """
-        folder = _choose(home, name, command)
-        lock = _locked(folder)
+        folder, lock = _held(home, name, command)
         try:
             return UnfinishedFit(folder, read_request(folder / _REQUEST), lock)
         except BaseException:
@@ -164,23 +166,22 @@ class UnfinishedFit:
             f"without --resume ({_how_to_discard(self.name)})"
         )
 
-    @property
-    def shards(self) -> Path:
-        """The folder of the finished shards."""
-        return self.folder / SHARDS
+    def shard(self, number: int) -> Path:
+        """Return the folder of a finished shard."""
+        return self.folder / SHARDS / shard_name(number)
 
     def stage(self, number: int) -> "UnfinishedFit":
         """Return the unfinished fit of one of several trainings; the first is this itself."""
         if number == 0:
             return self
-        folder = self.shards / f"after-{shard_name(number)}"
+        folder = self.folder / SHARDS / f"after-{shard_name(number)}"
         with atomic.as_write_error(folder):
             folder.mkdir(parents=True, exist_ok=True)
         return dataclasses.replace(self, folder=folder)
 
     def measured(self, number: int) -> Path:
         """Return the folder of a measured part of an evaluation."""
-        return self.shards / f"measured-{shard_name(number)}"
+        return self.folder / SHARDS / f"measured-{shard_name(number)}"
 
     def checkpoint_of(self, shard: int) -> "Checkpoint":
         """Return the checkpoint of a shard, to be resumed from if there is one."""
@@ -199,7 +200,7 @@ class UnfinishedFit:
                 path.unlink()
 
     def discard(self) -> None:
-        """Remove the fit, once its model is saved or it is no longer wanted."""
+        """Remove the fit, once its model is saved or another try would end the same way."""
         _remove(self.folder, self.lock)
 
 
@@ -213,8 +214,7 @@ def discard(home: Home, name: str) -> None:
 
     Raises UsageError when there is none of this name, or it is running.
     """
-    folder = _choose(home, name, None)
-    _remove(folder, _locked(folder))
+    _remove(*_held(home, name, None))
 
 
 def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
@@ -229,52 +229,34 @@ def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
             if _progress(folder):
                 lock.release()
                 on_notice(
-                    f"Kept an interrupted fit, {fit}. `forecaster {fit.command} --resume "
-                    f"{fit.name}` continues it, {_how_to_discard(fit.name)}."
+                    f"Kept an interrupted fit, {_in_words(fit)}. `forecaster {fit.command} "
+                    f"--resume {fit.name}` continues it, {_how_to_discard(fit.name)}."
                 )
             else:
                 _remove(folder, lock)
                 on_notice(f"Removed {fit.name}: it had ended before it had any progress")
 
 
-def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path, FolderLock]:
-    """Make a folder that no other fit has; return it with its lock."""
-    model = _EVALUATION if request.evaluation else request.config.column.lower()
-    for _ in range(_TRIES):
-        folder = home.new_unfinished(model, run)
-        # Another fit may begin in the same millisecond, or end and remove the parent folder.
-        with contextlib.suppress(FileExistsError, FileNotFoundError):
-            folder.mkdir(parents=True)
-            lock = FolderLock(folder)
-            if lock.try_acquire():
-                return folder, lock
-        time.sleep(0.001)
-    raise OSError("too many fits begin at the same time")
+def _held(home: Home, name: str | None, command: str | None) -> tuple[Path, FolderLock]:
+    """Lock the fit of a name, or the only fit that is not running; return its folder, too.
 
-
-def _choose(home: Home, name: str | None, command: str | None) -> Path:
-    """Return the folder of the fit of a name, or of the only fit that is not running.
-
-    ``command``: the command that resumes it; None: any.
+    ``command``: the command that resumes it; None: any. Raises UsageError when there is none,
+    another process has it, or there are several.
     """
     fits = [f for f in home.unfinished_fits() if command in (None, command_of(f.name))]
     named = [folder for folder in fits if name in (None, folder.name, run_name(folder))]
     found = [folder for folder in named if not is_held(folder)] or named[:1]
-    if len(found) == 1:
-        return found[0]
-    there = "".join(f"\n  {_describe(folder)}" for folder in found or fits)
-    if found:
+    there = "".join(f"\n  {_in_words(_describe(folder))}" for folder in found or fits)
+    if not found:
+        kind = "evaluation" if command == "evaluate" else "fit"
+        what = kind if name is None else f"{kind} {name!r}"
+        others = f"; there are:{there}" if there else ""
+        raise UsageError(f"no unfinished {what} under {home}{others}")
+    if len(found) > 1:
         raise UsageError(
             f"{len(found)} unfinished fits under {home}; name one, --resume NAME:{there}"
         )
-    what = (
-        f"{'evaluation' if command == 'evaluate' else 'fit'}{'' if name is None else f' {name!r}'}"
-    )
-    raise UsageError(f"no unfinished {what} under {home}{f'; there are:{there}' if there else ''}")
-
-
-def _locked(folder: Path) -> FolderLock:
-    """Lock an unfinished fit for this process. Raises UsageError when another process has it."""
+    (folder,) = found
     lock = FolderLock(folder)
     with atomic.as_write_error(folder):
         if not lock.try_acquire(_LOOKED_AT):
@@ -284,7 +266,11 @@ def _locked(folder: Path) -> FolderLock:
     if not (folder / _REQUEST).exists():  # its model has just been saved
         _remove(folder, lock)
         raise UsageError(f"{folder.name}: this fit has ended meanwhile; see `forecaster status`")
-    return lock
+    return folder, lock
+
+
+def _in_words(fit: UnfinishedStatus) -> str:
+    return f"{fit.name}: {fit.what}, progress {fit.progress}"
 
 
 def _describe(folder: Path) -> UnfinishedStatus:
@@ -301,7 +287,8 @@ def _describe(folder: Path) -> UnfinishedStatus:
     with contextlib.suppress(OSError, ValueError):  # it may be removed meanwhile; none yet
         saved = time.localtime(max(path.stat().st_mtime for path in kept))
         progress = f"{shards}kept at {time.strftime('%Y-%m-%d %H:%M:%S', saved)}"
-    return UnfinishedStatus(folder.name, what, progress, is_held(folder))
+    name = folder.name
+    return UnfinishedStatus(name, command_of(name), what, progress, is_held(folder))
 
 
 def _how_to_discard(name: str) -> str:
