@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -170,17 +169,19 @@ def predict_from_home(
         )
         try:
             opened = under_new_names(home, chosen)
+            ends = Ends() if end is not None else Ends(stored_ends(home, opened))
+            fitted = Ends.at_fit(opened.fitted_until, _first_fit(opened))
             asked = _Asked(
                 opened, home, tuple(level), n_paths, sums, covariates or CovariateFiles(),
                 on_notice, tuple(quantiles), end, max_late,
-                max(_LEAST_KEPT, _KEPT if history is None else history),
+                max(_LEAST_KEPT, _KEPT if history is None else history), ends, fitted,
             )  # fmt: skip
             if tickers is None:
                 ids, unknown, retired = all_series(home, opened, newcomers=newcomers)
             else:
                 (ids, unknown), retired = resolve_names(opened.ids, opened.skipped, tickers), []
             with findings_said():
-                made = _joined(_by_shard(asked, ids, unknown), asked.kept)
+                made = _by_shard(asked, ids, unknown)
         except DamagedModel as error:
             if run is not None or chosen.folder in damaged:
                 raise
@@ -195,7 +196,10 @@ def predict_from_home(
 class _Asked:
     """The run to forecast with, and the options; see :func:`predict_from_home`.
 
-    ``kept``: latest rows of each series that the prediction keeps
+    - ``kept``: latest rows of each series that the prediction keeps
+    - ``ends``: of all stored series; none where a day to forecast from was named. They are read
+      once, so rows that arrive meanwhile count for the series of later shards only
+    - ``fitted``: the ends of all series at the fit
     """
 
     run: Run
@@ -209,19 +213,8 @@ class _Asked:
     end: Date | None
     max_late: int | None
     kept: int
-
-    @functools.cached_property
-    def ends(self) -> Ends:
-        """The ends of all stored series; none where a day to forecast from was named.
-
-        They are read once. So rows that arrive meanwhile count for the series of later shards only.
-        """
-        return Ends() if self.end is not None else Ends(stored_ends(self.home, self.run))
-
-    @functools.cached_property
-    def fitted(self) -> Ends:
-        """The ends of all series at the fit."""
-        return Ends.at_fit(self.run.fitted_until, _first_fit(self.run))
+    ends: Ends
+    fitted: Ends
 
 
 def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Prediction:
@@ -240,30 +233,40 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     panel = _with_covariates(panel, model, asked.covariates, home, folder)
     usable = match_panel(model, panel)
     late = [*find_late(usable, asked.end, asked.ends, asked.fitted)]
-    if asked.run.provenance.get("source") == "simulated":  # which lacks sessions at random
+    if asked.run.source == "simulated":  # which lacks sessions at random
         late = []
     usable = _punctual(usable, late, asked.max_late)
-    lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
+    unknown |= {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
         frame = predict(model, usable, asked.level, asked.quantiles)
-        usable, broken = _with_finite(usable, frame["unique_id"])
-        source = str(model.provenance.get("source"))
-        of_bands = [column for column in frame if not is_quantile(column)]
-        made = Made(usable, frame[of_bands], model.config.column, folder.name, source)
-        # Not those that are not scored later, since they assume something, or look back.
-        if not asked.covariates and asked.end is None:
-            _keep(home, made, asked.on_notice)
+        forecast = set(frame["unique_id"])
     elif asked.sums is None:
         frame = simulate(model, usable, asked.n_paths)
-        usable, broken = _with_finite(usable, frame["unique_id"])
+        forecast = set(frame["unique_id"])
     else:
         paths = draw_paths(model, usable, asked.n_paths)
-        usable, broken = _with_finite(usable, paths.panel.ids)
         groups, missing = possible_sums(paths, asked.sums)
         if not groups:
             raise ModelError(f"no group can be summed:\n{name_reasons(missing)}")
         unknown |= missing
         frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
+        forecast = set(paths.panel.ids)
+    if broken := [name for name in usable.ids if name not in forecast]:
+        unknown |= dict.fromkeys(broken, Skipped(Kind.FORECAST_NOT_FINITE))
+        usable = usable.only([name for name in usable.ids if name in forecast])
+    # Not those that are not scored later, since they assume something, or look back.
+    if asked.n_paths is None and not asked.covariates and asked.end is None:
+        of_bands = [column for column in frame if not is_quantile(column)]
+        try:
+            keep(
+                home,
+                Made(usable, frame[of_bands], model.config.column, folder.name, asked.run.source),
+            )
+        except WriteError as error:
+            if asked.on_notice is not None:
+                asked.on_notice(
+                    f"Warning: not in the record, so `scorecard` will not know of it: {error}"
+                )
     its = set(usable.ids)
     still = usable.constant() & (usable.mask.sum(1) > 1) & ~model.transform.counted(usable.ids)
     found = [
@@ -272,16 +275,8 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         *findings_of(usable, forecasting=True),
     ]
     factors = dict(zip(usable.ids, price_factor(usable).tolist(), strict=True))
-    unknown |= lost | broken
     kept = _latest([usable], asked.kept)
     return Prediction(model, kept, frame, unknown, folder, found, factors=factors)
-
-
-def _with_finite(panel: Panel, names: Iterable[str]) -> tuple[Panel, dict[str, Skipped]]:
-    """Return the series that were forecast, by their ``names``, and why the others were not."""
-    kept = set(names)
-    broken = {n: Skipped(Kind.FORECAST_NOT_FINITE) for n in panel.ids if n not in kept}
-    return (panel.only([n for n in panel.ids if n in kept]) if broken else panel), broken
 
 
 def _punctual(panel: Panel, late: Iterable[Finding], most: int | None) -> Panel:
@@ -300,8 +295,8 @@ def _punctual(panel: Panel, late: Iterable[Finding], most: int | None) -> Panel:
     return panel.only(kept, why) if why else panel
 
 
-def _by_shard(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> list[Prediction]:
-    """Make a prediction from each shard; the first one names the series of shards that cannot.
+def _by_shard(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Prediction:
+    """Make a prediction shard by shard; a series whose shard cannot forecast is among the unknown.
 
     Raises ModelError when no shard can forecast.
     """
@@ -319,7 +314,16 @@ def _by_shard(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> lis
             continue
         # Models of all shards would fill the memory; they differ in nothing that is shown.
         parts.append(dataclasses.replace(part, model=parts[0].model) if parts else part)
-    return [dataclasses.replace(parts[0], unknown=parts[0].unknown | failed), *parts[1:]]
+    if len(groups) == 1:
+        return parts[0]
+    return dataclasses.replace(
+        parts[0],
+        panel=_latest([part.panel for part in parts], asked.kept),
+        frame=pd.concat([part.frame for part in parts], ignore_index=True),
+        unknown={n: why for part in parts for n, why in part.unknown.items()} | failed,
+        factors={name: factor for part in parts for name, factor in part.factors.items()},
+        findings=[one for part in parts for one in part.findings],
+    )
 
 
 def _latest(panels: Sequence[Panel], most: int) -> Panel:
@@ -329,20 +333,6 @@ def _latest(panels: Sequence[Panel], most: int) -> Panel:
     }
     skipped = {name: why for panel in panels for name, why in panel.skipped.items()}
     return dataclasses.replace(Panel.from_arrays(rows, skipped), frequency=panels[0].frequency)
-
-
-def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
-    """Join the predictions of all shards."""
-    if len(parts) == 1:
-        return parts[0]
-    return dataclasses.replace(
-        parts[0],
-        panel=_latest([part.panel for part in parts], most),
-        frame=pd.concat([part.frame for part in parts], ignore_index=True),
-        unknown={name: why for part in parts for name, why in part.unknown.items()},
-        factors={name: factor for part in parts for name, factor in part.factors.items()},
-        findings=[one for part in parts for one in part.findings],
-    )
 
 
 def _with_covariates(
@@ -379,15 +369,6 @@ def _with_covariates(
                 )
             panel = CovariateFiles(**{kind: path}, reading=then).added_to(panel)
     return panel
-
-
-def _keep(home: Home, made: Made, on_notice: Callable[[str], None] | None) -> None:
-    """Add a prediction to the record; where that cannot be written, give notice."""
-    try:
-        keep(home, made)
-    except WriteError as error:
-        if on_notice is not None:
-            on_notice(f"Warning: not in the record, so `scorecard` will not know of it: {error}")
 
 
 def _first_fit(run: Run) -> np.datetime64 | None:
