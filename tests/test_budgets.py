@@ -59,12 +59,11 @@ def test_what_is_free_is_that_of_the_container(tmp_path, monkeypatch):
 def test_a_budget_decides_how_many_are_trained_at_a_time(store, monkeypatch):
     monkeypatch.setattr(memory, "MOST_PER_SHARD", 2_000)
     monkeypatch.setattr(memory, "_FEWEST", 1)
-    each = memory._bytes_of_each(store, store.ids, Config())
+    each = bytes_of_series(Config(), 300, store.channels("S0"))
     room = memory._PROGRAM + 3 * each
     assert memory.portions(store, store.ids, Config(), room).series_per_shard == 3
     assert memory.portions(store, store.ids, Config(), room + 4 * each).series_per_shard is None
     assert memory.portions(store, store.ids, Config(), None).series_per_shard is None
-    assert memory._bytes_of_each(store, store.ids, Config(members=9)) > each
 
 
 def test_a_budget_that_would_have_no_effect_is_refused(tmp_path):
@@ -128,12 +127,6 @@ def test_the_size_that_is_named_is_enough_for_one_long_series(rows, taken):
     named = re.findall(r"--memory ([\d.]+GB) or more", str(caught.value))[0]
     assert taken <= 1.1 * memory.parse_memory(named)
     assert memory.portions(store, store.ids, config, memory.parse_memory(named))
-
-
-def test_a_series_of_600_000_minutes_does_not_fit_into_3_gigabytes():
-    store = long_store(600_000)
-    with pytest.raises(UsageError, match=r"expected --memory 6\.\dGB or more"):
-        memory.portions(store, store.ids, Config(horizon=60), 3_200_000_000)
 
 
 def test_a_series_that_does_not_fit_into_the_free_memory_is_refused(monkeypatch):

@@ -62,14 +62,31 @@ def portions(
     - ``executor``: where they train; a large cluster gets larger shards, if they fit into memory,
       because it waits for the last series of each
 
-    Raises UsageError if the memory, by default all that is free, is too small for a few series, or
-    for the sample from which all series' networks start.
+    Raises UsageError, with the smallest sufficient memory, if the memory, by default all that is
+    free, is too small for a few series, or for the sample from which all series' networks start.
     """
-    each = _bytes_of_each(store, ids, config)
-    budget = int(_SHARE * free_memory()) if memory is None else memory
-    _check_budget(store, ids, config, memory)
-    steps, _ = _size(store, ids)
+    steps, channels = max(store.index.series[name].rows for name in ids), store.channels(ids[0])
+    each = bytes_of_series(config, steps, channels)
     more = max(0, bytes_of_combining(config, steps) - each)  # of one series at a time
+    sample = bytes_of_sample(config, len(ids), steps, channels)
+    few = min(_FEWEST, len(ids)) * each + more
+    least = _PROGRAM + max(sample, few)
+    if (free_memory() + _PROGRAM if memory is None else memory) < least:  # a part is taken already
+        what = "a few of them" if few > sample else "the networks that all of them start from"
+        size = f"{math.ceil(least / 1e8) / 10:g}GB"
+        if memory is None:
+            given = f"the free memory, {free_memory() / 1e9:.2f} GB,"
+            then = (
+                "take fewer rows (--start) or a shorter horizon; "
+                f"--memory {size} tries it all the same"
+            )
+        else:
+            given, then = f"--memory {memory / 1e9:.2f}GB", f"expected --memory {size} or more"
+        raise UsageError(
+            f"{given} is too little for these {len(ids):,} series, whose longest has {steps:,} "
+            f"rows: to train {what} takes about {least / 1e9:.2f} GB; {then}"
+        )
+    budget = int(_SHARE * free_memory()) if memory is None else memory
     fit = max(_FEWEST, (budget - _PROGRAM - more) // each)
     lanes = 2 if executor is None or executor.is_local else sum(executor.lanes())
     most = min(fit, MOST_PER_SHARD * max(1, lanes // 2))
@@ -78,38 +95,3 @@ def portions(
     each_shard = math.ceil(len(ids) / math.ceil(len(ids) / most))
     processes = (budget - _PROGRAM) // (_PROCESS + each_shard * each // _WITHOUT_NETWORKS)
     return Portions(each_shard, max(1, min(processes, cores())))
-
-
-def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int | None) -> None:
-    """Raise UsageError, with the smallest sufficient budget, if this budget is too small."""
-    steps, channels = _size(store, ids)
-    sample = bytes_of_sample(config, len(ids), steps, channels)
-    each = bytes_of_series(config, steps, channels)
-    few = min(_FEWEST, len(ids)) * each + max(0, bytes_of_combining(config, steps) - each)
-    least = _PROGRAM + max(sample, few)
-    there = free_memory() + _PROGRAM if memory is None else memory  # a part is taken already
-    if there < least:
-        what = "a few of them" if few > sample else "the networks that all of them start from"
-        size = f"{math.ceil(least / 1e8) / 10:g}GB"
-        given, then = f"--memory {there / 1e9:.2f}GB", f"expected --memory {size} or more"
-        if memory is None:
-            given = f"the free memory, {(there - _PROGRAM) / 1e9:.2f} GB,"
-            then = (
-                "take fewer rows (--start) or a shorter horizon; "
-                f"--memory {size} tries it all the same"
-            )
-        raise UsageError(
-            f"{given} is too little for these {len(ids):,} series, whose longest has {steps:,} "
-            f"rows: to train {what} takes about {least / 1e9:.2f} GB; {then}"
-        )
-
-
-def _bytes_of_each(store: Store, ids: Sequence[str], config: Config) -> int:
-    """Estimate the bytes of memory that a series needs while it is trained."""
-    return bytes_of_series(config, *_size(store, ids))
-
-
-def _size(store: Store, ids: Sequence[str]) -> tuple[int, int]:
-    """Return the number of rows of the longest of these series, and their number of channels."""
-    steps = max(store.index.series[name].rows for name in ids)
-    return steps, store.channels(ids[0])

@@ -4,7 +4,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from forecaster import __version__, swarm
@@ -69,7 +68,11 @@ def update_run(
     opened = under_new_names(home, choose_run(home, run, tickers, on_notice))
     folder = opened.folder
     model = opened.model(opened.ids)
-    _check(model, folder)
+    if model.transform.covariates.future or model.provenance.get("static"):
+        raise UsageError(
+            f"run {run_name(folder)} sees covariates, whose files an update does not read. Run "
+            "`forecaster fit` with them again"
+        )
     stored = learning_panel(home, model, model.ids)
     panel = learnable(model, stored)
     wanted = _wanted(home, model, panel, tickers, older_than, alarmed=alarmed)
@@ -88,15 +91,6 @@ def update_run(
     named = set(model.ids if tickers is None else wanted)
     gone = {each: why for each, why in panel.skipped.items() if each in named}
     return UpdatedRun(saved, run_name(folder), done, gone, seconds)
-
-
-def _check(model: Model, folder: Path) -> None:
-    """Raise UsageError for a model whose covariates would have to be read again."""
-    if model.transform.covariates.future or model.provenance.get("static"):
-        raise UsageError(
-            f"run {run_name(folder)} sees covariates, whose files an update does not read. Run "
-            "`forecaster fit` with them again"
-        )
 
 
 def _wanted(
@@ -123,10 +117,12 @@ def _wanted(
         if new and (each in alarms or (least is not None and new >= least))
     ]
     if not wanted:
-        most = max(rows.values(), default=0)
+        why = ["no series has an alarm"] if alarmed else []
+        if least is not None:
+            why.append(f"none has {least:,} or more stored rows that it has not learned from")
         raise DataError(
-            f"nothing to update: {_asked(least, alarmed=alarmed)}; the most new rows of a series "
-            f"is {most}. Run `forecaster ingest` first, or lower --older-than"
+            f"nothing to update: {' and '.join(why)}; the most new rows of a series is "
+            f"{max(rows.values(), default=0)}. Run `forecaster ingest` first, or lower --older-than"
         )
     return wanted
 
@@ -138,13 +134,6 @@ def _alarmed(home: Home, model: Model) -> set[str]:
         return set()
     named = {alarm.series for alarm in forecast_alarms(card, errors=ERRORS_RATE)}
     return set(model.ids) if None in named else {name for name in named if name is not None}
-
-
-def _asked(least: int | None, *, alarmed: bool) -> str:
-    parts = ["no series has an alarm"] if alarmed else []
-    if least is not None:
-        parts.append(f"none has {least:,} or more stored rows that it has not learned from")
-    return " and ".join(parts)
 
 
 def _provenance(model: Model, panel: Panel, before: str, seconds: float) -> dict[str, Any]:

@@ -82,7 +82,15 @@ def with_market_of(
     for name in config.indices:
         stored = spelled(names, name)
         if stored is None:
-            raise UsageError(_unknown(arrived, data.source, name))
+            why = spelled(spellings(arrived.skipped), name)
+            said = f" ({arrived.skipped[why]})" if why is not None else ""
+            there = [*arrived.ids]
+            with contextlib.suppress(UsageError):  # not every source can list its tickers
+                there = data.source.tickers()
+            raise UsageError(
+                f"market: {data.source.name} has no series {name!r}{said}. There are e.g. "
+                f"{listed(near(there, name) or there)}"
+            )
         market.append(stored)
     config = dataclasses.replace(config, market=tuple(market))
     if data.tickers is None:
@@ -96,15 +104,3 @@ def with_market_of(
 
 def _listed(data: DataRequest, market: str) -> bool:
     return spelled(spellings(data.tickers or ()), market) is not None
-
-
-def _unknown(arrived: Ingested, source: Source, market: str) -> str:
-    why = spelled(spellings(arrived.skipped), market)
-    said = f" ({arrived.skipped[why]})" if why is not None else ""
-    there = [*arrived.ids]
-    with contextlib.suppress(UsageError):  # not every source can list its tickers
-        there = source.tickers()
-    return (
-        f"market: {source.name} has no series {market!r}{said}. There are e.g. "
-        f"{listed(near(there, market) or there)}"
-    )
