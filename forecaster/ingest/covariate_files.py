@@ -167,7 +167,7 @@ def _with_numbers(table: Table, where: TableLocation, decimal: Decimal | None) -
                 texts[name] = text
             else:
                 _warn_of_words_among_numbers(text, where, name)
-    decimal = decimal or find_decimal(texts, where, plain_points=table.plain_points)
+    decimal = decimal or table.decimal or find_decimal(texts, where)
     return frame.assign(
         **{name: to_numbers(text, where, name, decimal) for name, text in texts.items()}
     )

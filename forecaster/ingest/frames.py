@@ -108,24 +108,26 @@ def _from_arrow(data: Any) -> pd.DataFrame:
 
 
 def _with_index(frame: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
-    """Return the frame with its index as columns, unless the index only counts rows.
+    """Return the frame with its index as columns, unless it counts rows or repeats a column.
 
     ``named``: columns that the caller names.
     """
     index, names = frame.index, list[Any]()
-    counting: list[Any] = []  # levels that count rows, which were perhaps filtered or concatenated
+    dropped: list[Any] = []
     for level, name in enumerate(index.names):
         values = index.get_level_values(level)
         has_role = name in named or canonical(str(name)) in ("unique_id", "ds")
-        if pd.api.types.is_integer_dtype(values.dtype) and not has_role:
-            counting.append(level)
+        # Rows that are counted were perhaps filtered or concatenated.
+        counts = pd.api.types.is_integer_dtype(values.dtype) and not has_role
+        if counts or (name in frame and pd.Index(frame[name]).equals(values)):
+            dropped.append(level)
             continue
         times = isinstance(values, (pd.DatetimeIndex, pd.PeriodIndex))
         unnamed = "date" if times or index.nlevels == 1 else "unique_id"
         names.append(unnamed if name is None else name)
     if not names:
         return frame.reset_index(drop=True)
-    frame = frame.droplevel(counting).rename_axis(index=names)
+    frame = frame.droplevel(dropped).rename_axis(index=names)
     try:
         return frame.reset_index()
     except ValueError as error:

@@ -55,6 +55,7 @@ TABLES = {
     "long, a series of pandas": (
         lambda: long().set_index(["store", "Date"])["sales"].rename_axis([None, None]), {},
     ),
+    "long, indexed by a column": (lambda: long().set_index("Date", drop=False), STORES),
     "long, filtered": (lambda: pd.concat([long(), long()]).iloc[120:], {"id_col": "store"}),
     "long, text": (
         lambda: long().assign(Date=written("%d/%m/%Y"), sales=long()["sales"].astype(str)),
@@ -205,7 +206,7 @@ def test_what_makes_no_sense_is_refused(data, options, message):
 def test_a_misspelled_argument_is_named_with_a_table_and_with_a_panel():
     frame = pd.DataFrame({"unique_id": "a", "ds": range(9), "y": range(9)})
     for data in (frame, fc.load_panel(frame)):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'windows'; beside its"):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'windows'"):
             fc.cross_validation(data, windows=3)  # pyright: ignore[reportCallIssue]
 
 

@@ -105,6 +105,10 @@ WRONG = {
         "timestamp,value\n2026-10-01 01:00,1\n2026-10-01 02:00,2\n2026-10-01 02:00,3\n",
         r"line 4, column 'timestamp': .* dates repeat: 2026-10-01 02:00:00 comes again",
     ),
+    "dates under an unknown name": (
+        table("day,sales,net", "{d}", "{n}", "{n}"),
+        r"'day' seems to hold dates: --columns time=day",
+    ),
     "dates in the header": (
         "item,d_1,d_2,d_3\nA,1,2,3\nB,1,2,3\n",
         r"Turn a table that has a column per time, in pandas: table\.set_index\(NAME\)\.T",

@@ -17,6 +17,7 @@ import pandas as pd
 
 from forecaster.errors import DataError, listed, printable
 from forecaster.files import SEPARATOR_LINE, most_cells, most_unpacked
+from forecaster.ingest.tables.decimals import Decimal
 from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 from forecaster.ingest.tables.two_levels import as_one_level
 
@@ -34,12 +35,12 @@ class Table(NamedTuple):
     """The content of a file.
 
     - ``frame``: names are text; numbers are floats, or text if they have two readings
-    - ``plain_points``: whether the point in 1.234 is the decimal sign if no other number decides,
-      since commas separate the cells and no number is quoted
+    - ``decimal``: the decimal sign in numbers that are text, if it is known: the point, since
+      commas separate the cells and no number is quoted
     """
 
     frame: pd.DataFrame
-    plain_points: bool
+    decimal: Decimal | None = None
 
 
 class _Header(NamedTuple):
@@ -88,7 +89,7 @@ def read_csv(path: Path, columns: Columns | None = None) -> Table:
         with _opened(path) as file:
             two = pd.read_csv(file, header=[0, 1], index_col=0, **options).reset_index()
         two.index += header.above + 2
-        return Table(as_one_level(two, where), plain_points=True)
+        return Table(as_one_level(two, where), ".")
     options |= {
         "header": 0,
         "names": [*header.columns, *header.extra],
@@ -99,9 +100,9 @@ def read_csv(path: Path, columns: Columns | None = None) -> Table:
         "low_memory": False,
     }
     table = _parsed(path, options)
-    plain_points = header.separator == "," and not header.quotes_numbers and columns.decimal != ","
+    plain = header.separator == "," and not header.quotes_numbers and columns.decimal != ","
     fractions = [name for name in table if pd.api.types.is_float_dtype(table[name])]
-    if fractions and not plain_points:
+    if fractions and not plain:
         # 1.234 may be more than a thousand, so the text is needed to decide.
         options["dtype"] |= dict.fromkeys(fractions, str)
         table = _parsed(path, options)
@@ -113,7 +114,8 @@ def read_csv(path: Path, columns: Columns | None = None) -> Table:
             )
     table.index += header.above
     others = [name for name in table if name not in header.names]
-    return Table(table.dropna(how="all", subset=others) if others else table, plain_points)
+    table = table.dropna(how="all", subset=others) if others else table
+    return Table(table, "." if plain else None)
 
 
 def _parsed(path: Path, options: dict[str, Any]) -> pd.DataFrame:

@@ -46,22 +46,16 @@ def is_number_column(column: pd.Series) -> bool:
     return len(text) > 0 and any(_read(text, sign).notna().all() for sign in _OTHER)
 
 
-def find_decimal(
-    columns: Mapping[str, pd.Series], where: TableLocation, *, plain_points: bool
-) -> Decimal:
+def find_decimal(columns: Mapping[str, pd.Series], where: TableLocation) -> Decimal:
     """Decide which sign is the decimal one in a table: the one that more of its cells fit.
 
     - ``columns``: the text columns that hold numbers, by name
     - ``where``: the file, for errors
-    - ``plain_points``: whether a lone point is the decimal sign, as in a CSV file whose cells are
-      separated by commas
 
     Raises DataError if a cell would be another number with the other sign, and no other cell
     decides: nor does one with a decimal sign show that a price of 1,234 is more than a thousand, as
     1,234.50 and 1,234,567 do.
     """
-    if plain_points:
-        return "."
     # Distinct texts, by their first row.
     texts = {name: _normalised(column.drop_duplicates()) for name, column in columns.items()}
     read = {sign: {n: _read(text, sign) for n, text in texts.items()} for sign in _OTHER}

@@ -61,7 +61,7 @@ def read_series(
     rows = tidy(
         frame, TableLocation(where, counts_rows=is_parquet(path)),
         name or series_name(path, path.parent),
-        plain_points=table.plain_points, columns=columns,
+        decimal=table.decimal, columns=columns,
     )  # fmt: skip
     frames: dict[str, pd.DataFrame] = {}
     for series, part in each_series(rows):
@@ -88,7 +88,7 @@ def read_table(path: Path, columns: Columns | None) -> Table:
                 "(UTF-8), or write Parquet, and name that file"
             )
         if is_parquet(path):
-            return Table(read_parquet(path, columns), plain_points=False)
+            return Table(read_parquet(path, columns))
         return read_csv(path, columns)
     except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
             RuntimeError, IndexError, lzma.LZMAError, zipfile.BadZipFile) as error:  # fmt: skip

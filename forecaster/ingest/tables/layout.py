@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, listed, warn
+from forecaster.errors import DataError, listed, quoted, warn
 from forecaster.ingest.tables.dates import UTC, times_in_utc, to_times
 from forecaster.ingest.tables.decimals import (
     BLANK,
@@ -43,13 +43,12 @@ from forecaster.series import show_time
 
 SEPARATOR = "/"
 """Stands between the names of a joined series: ``S01/milk``."""
-_LONGEST_NAME = 1_000  # characters
 _EACH_A_SERIES = (
     ". Each column of this table beside the dates is taken as a series: leave out what is none"
 )
-_CONTROL = (
+_UNFIT = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    "\U000e0000-\U000e007f]"
+    "\U000e0000-\U000e007f]|.{1000}."
 )
 
 
@@ -58,7 +57,7 @@ def tidy(
     where: TableLocation,
     name: str | None = None,
     *,
-    plain_points: bool = False,
+    decimal: Decimal | None = None,
     columns: Columns | None = None,
 ) -> pd.DataFrame:
     """Return a table in the layout ``unique_id, ds, channels...``, sorted by ``unique_id, ds``.
@@ -66,7 +65,7 @@ def tidy(
     - ``table``: the table; its index counts rows from 0, for error messages
     - ``where``: the file, for error messages
     - ``name``: the series' id, if the table has no column of ids; None: the target column's name
-    - ``plain_points``: whether a lone point is the decimal sign, see :func:`find_decimal`
+    - ``decimal``: the decimal sign in numbers that are text, if it is known and none is stated
     - ``columns``: the columns with series, times and target, if their names do not show it
 
     ``attrs["units"]`` holds the stated currency and unit of each series by column.
@@ -84,11 +83,13 @@ def tidy(
     if CLOCK in table:
         table["ds"] = _with_clock(table["ds"], table.pop(CLOCK))
     times = to_times(table["ds"], where, columns.date_format)
-    has_ids = "unique_id" in table and not wide
+    has_ids, decimal = "unique_id" in table and not wide, columns.decimal or decimal
     if has_ids:
         ids = _ids(table["unique_id"], where)
     else:
-        ids = pd.Series("the table", table.index, dtype="category")
+        target = next((target for target in TARGETS if target in table), "ds")
+        own = name or where.column(target)
+        ids = pd.Series(own, table.index, dtype="category")
     if columns.date_format != UTC:
         _check_offsets(table["ds"], times, ids, where)
     if not has_ids:
@@ -103,15 +104,11 @@ def tidy(
             )
         if name is not None and series.shape[1] == 1:
             series = series.set_axis([name], axis=1)
-        numbers = _numbers(series, where, columns.decimal, plain_points=plain_points, is_wide=True)
+        numbers = _numbers(series, where, decimal, is_wide=True)
         tidied = _stacked(times, numbers, where, columns.target_col or "y")
-        units = dict.fromkeys(tidied["unique_id"].cat.categories, units.get("the table", {}))
+        units = dict.fromkeys(tidied["unique_id"].cat.categories, next(iter(units.values()), {}))
     else:
-        if not has_ids:
-            target = next(target for target in TARGETS if target in table)
-            own = name or where.column(target)
-            ids, units = ids.cat.rename_categories([own]), {own: units.get("the table", {})}
-        numbers = _numbers(table, where, columns.decimal, plain_points=plain_points)
+        numbers = _numbers(table, where, decimal)
         tidied = pd.DataFrame({"unique_id": ids, "ds": times} | numbers)
     tidied = _sorted(tidied)
     tidied.attrs["units"] = {of: stated for of, stated in units.items() if stated}
@@ -208,12 +205,7 @@ def _stacked(
 
 
 def _numbers(
-    table: pd.DataFrame,
-    where: TableLocation,
-    decimal: Decimal | None,
-    *,
-    plain_points: bool,
-    is_wide: bool = False,
+    table: pd.DataFrame, where: TableLocation, decimal: Decimal | None, *, is_wide: bool = False
 ) -> dict[str, pd.Series]:
     """Return columns that must hold numbers, and others that hold only numbers, as floats.
 
@@ -233,7 +225,7 @@ def _numbers(
         cells = plain_cells(cells)
         if is_needed or is_number_column(cells):
             out[column] = texts[column] = cells
-    decimal = decimal or find_decimal(texts, where, plain_points=plain_points)
+    decimal = decimal or find_decimal(texts, where)
     advice = _EACH_A_SERIES if is_wide else ""
     return out | {
         column: to_numbers(cells, where, column, decimal, advice) for column, cells in texts.items()
@@ -324,15 +316,11 @@ def _ids(column: pd.Series, where: TableLocation, role: str = "unique_id") -> pd
     codes, blank = kinds.cat.codes.to_numpy(), np.append((names == "").to_numpy(), True)
     if (missing := pd.Series(blank[codes], index=column.index)).any():
         raise DataError(f"{where.cell(missing, role)}: empty; expected a name")
-    if (names.str.len() > _LONGEST_NAME).any():
-        raise DataError(
-            f"{where}: column {where.column(role)!r}: a text of more than {_LONGEST_NAME:,} "
-            "characters; expected names"
-        )
-    if (bad := names.str.contains(_CONTROL, regex=True)).any():
+    if (bad := names.str.contains(_UNFIT, regex=True)).any():
         odd = pd.Series(bad.to_numpy()[codes], index=column.index)
         raise DataError(
-            f"{where.cell(odd, role)}: {names[bad].iloc[0]!r} holds a control character"
+            f"{where.cell(odd, role)}: {quoted(names[bad].iloc[0])} holds a control character or "
+            "more than 1,000 characters; expected a name"
         )
     merged, unique = pd.factorize(names)
     if len(unique) < len(names):

@@ -13,7 +13,7 @@ from typing import Any, TypedDict, cast
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, listed, warn
-from forecaster.ingest.tables.dates import check_date_format
+from forecaster.ingest.tables.dates import check_date_format, to_times
 from forecaster.ingest.tables.decimals import Decimal, as_decimal, is_number_column, plain_cells
 from forecaster.ingest.tables.location import TableLocation
 
@@ -116,12 +116,6 @@ class Columns:
     def of(options: ColumnOptions, decimal: str | None = None) -> "Columns":
         """Return options checked. Raises UsageError as the class does, TypeError for unknown."""
         given = cast(dict[str, Any], options)
-        known = list(ColumnOptions.__annotations__)
-        if unknown := [name for name in given if name not in known]:
-            raise TypeError(
-                f"unexpected keyword argument {unknown[0]!r}; beside its own arguments this takes "
-                f"those for reading a table: {', '.join(known)}"
-            )
         names = given.get("id_col")
         if isinstance(names, list | tuple):
             parts = list(cast(Sequence[object], names))
@@ -295,11 +289,21 @@ def _unclear(
     left = [old for old, new in names.items() if new not in roles]
     parts = [f"taken: {listed(taken)}"] if taken else []
     parts += [f"not understood: {describe(table[left])}"] if left else []
+    dated = [old for old in left if missing == "date" and _reads_as_dates(table[old], where)]
+    parts += [f"{old!r} seems to hold dates: --columns time={old}" for old in dated[:1]]
     return DataError(
         f"{where}: no column {missing!r}; expected ticker, date, open, high, low, close[, "
         "adj_close], volume or unique_id, ds, y, or a date and one column of numbers; "
         f"{'; '.join(parts) or 'got no columns'}. {_NAME_THEM}"
     )
+
+
+def _reads_as_dates(column: pd.Series, where: TableLocation) -> bool:
+    try:
+        to_times(column.iloc[:_MOST_NAMED], where)
+    except DataError:
+        return False
+    return kind_of(column) == "text"
 
 
 def describe(table: pd.DataFrame) -> str:
