@@ -98,16 +98,10 @@ def test_a_failure_leaves_the_object_as_it_was(bucket, monkeypatch):
         ("memory://desk/f.txt", "cannot write '.txt'; expected .csv, .json, .parquet, .xlsx"),
         ("memory://desk/*.csv", "is a pattern"),
         ("memory://desk/${NOT_SET_HERE}.csv", "${NOT_SET_HERE}, which is not set"),
-        ("memory://desk/f?.csv", "In a pattern, write * or [a-z]"),
         ("s3://me:geheim@forecasts/f.csv", "holds no user, password or query"),
-        ("s3://me:ge/geheim@forecasts/f.csv", "holds no user, password or query"),
         ("s3://me:geheim/a/b@forecasts/f.csv", "holds no user, password or query"),
-        ("az://container/f.csv?sv=2020&sig=geheim", "a URL of az:// holds no user"),
-        ("s3://bucket/f.csv?X-Amz-Signature=geheim", "a URL of s3:// holds no user"),
-        ("s3://bucket?geheim", "a URL of s3:// holds no user"),
         ("file:///geheim/f.csv", "expected the path of a file, or s3://BUCKET/FILE.csv"),
         ("https://me:geheim@forecasts/f.csv?key=geheim", "web servers are only read from"),
-        ("ftp://me:geheim@forecasts/f.csv", "URLs of this kind are not supported"),
     ],
 )
 def test_a_bad_name_is_a_clear_error_without_secrets(url, what):

@@ -90,15 +90,7 @@ class Encoding:
             )
 
     def _write(self, name: str, leaf: np.ndarray) -> dict[str, np.ndarray]:
-        out = {}
-        kept = np.ones(leaf.shape, bool)
-        if self.pruned:
-            count = int(self.pruned * leaf[0].size)
-            sizes = np.abs(leaf).reshape(len(leaf), -1)
-            least = np.argsort(sizes, axis=1, kind="stable")[:, :count]
-            np.put_along_axis(kept.reshape(len(leaf), -1), least, False, axis=1)
-            out[f"kept/{name}"] = np.packbits(kept.reshape(len(leaf), -1), axis=1)
-        values = leaf
+        out, values = {}, leaf
         if self.weights == "int8":
             scale = np.abs(leaf).max(axis=1, keepdims=True) / 127
             scale = np.where(scale > 0, scale, 1.0).astype(np.float32)
@@ -107,11 +99,16 @@ class Encoding:
         elif self.weights == "float16":
             values = leaf.astype(np.float16)
         if self.pruned:
-            values = values[kept].reshape(len(leaf), -1)
+            sizes = np.abs(leaf).reshape(len(leaf), -1)
+            count = int(self.pruned * sizes.shape[1])
+            least = np.argsort(sizes, axis=1, kind="stable")[:, :count]
+            kept = np.ones(sizes.shape, bool)
+            np.put_along_axis(kept, least, False, axis=1)
+            out[f"kept/{name}"] = np.packbits(kept, axis=1)
             # The shape of one series' matrix, which the flat values do not show.
             out[f"shape/{name}"] = np.tile(np.array(leaf.shape[1:], np.int32), (len(leaf), 1))
-        out[name] = values
-        return out
+            values = values.reshape(kept.shape)[kept].reshape(len(leaf), -1)
+        return {**out, name: values}
 
     def _read(self, name: str, leaf: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         values = leaf

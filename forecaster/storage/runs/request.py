@@ -16,8 +16,8 @@ import msgspec
 import pandas as pd
 
 from forecaster import __version__
-from forecaster.errors import DataError, ModelError, Skipped, UsageError
-from forecaster.files import atomic, is_run, read_plain
+from forecaster.errors import ModelError, Skipped, UsageError
+from forecaster.files import atomic, read_plain
 from forecaster.forecasting import Config
 from forecaster.ingest import CovariateFiles, Store
 
@@ -124,18 +124,6 @@ def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
     """Return a hash of stored series and of the rows that are left out."""
     rows = masked[["unique_id", "ds", "flag"]].astype(str).to_csv(index=False)
     return hashlib.sha256(f"{store.digest(ids)}\n{rows}".encode()).hexdigest()
-
-
-def digest_of(path: Path) -> str:
-    """Return a hash of what is learned from. Raises DataError if it cannot be read."""
-    files = [path] if path.is_file() else sorted(path.glob("*.json" if is_run(path) else "**/*"))
-    digest = hashlib.sha256()
-    for file in filter(Path.is_file, files):
-        try:
-            digest.update(hashlib.sha256(read_plain(file)).digest())
-        except OSError as error:
-            raise DataError(f"{file}: cannot be read: {error.strerror}") from error
-    return digest.hexdigest()
 
 
 def write_request(path: Path, request: FitRequest) -> None:
