@@ -29,17 +29,9 @@ if TYPE_CHECKING:
 @click.option("--source", help="Name of the stored source.  [default: the only one]")
 @home_option
 def adjust(
-    *,
-    tickers: tuple[str, ...],
-    everything: bool,
-    undo: bool,
-    dismiss: bool,
-    factor: float | None,
-    before: datetime | None,
-    volume: bool,
-    source: str | None,
-    home: "Home",
-) -> None:
+    *, tickers: tuple[str, ...], everything: bool, undo: bool, dismiss: bool,
+    factor: float | None, before: datetime | None, volume: bool, source: str | None, home: "Home",
+) -> None:  # fmt: skip
     """Adjust stored prices for splits and changes of currency that the source has left out.
 
     Without tickers, it lists what is proposed and changes nothing: moves by an exact ratio, as of a

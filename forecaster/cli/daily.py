@@ -9,7 +9,6 @@ from forecaster.cli.shared import home_option, say, show
 from forecaster.errors import UsageError
 
 if TYPE_CHECKING:
-    from forecaster.daily import Summary
     from forecaster.files import Home
 
 
@@ -24,15 +23,9 @@ if TYPE_CHECKING:
 @home_option
 @click.pass_context
 def daily(
-    ctx: click.Context,
-    *,
-    file: Path | None,
-    quiet: bool,
-    json_file: str | None,
-    wait: float,
-    example: bool,
-    home: "Home",
-) -> None:
+    ctx: click.Context, *, file: Path | None, quiet: bool, json_file: str | None, wait: float,
+    example: bool, home: "Home",
+) -> None:  # fmt: skip
     """Update prices, forecast, score past forecasts and raise alarms, all in one.
 
     FILE.toml says what is watched; --example prints one. A model must have been fitted. An
@@ -49,6 +42,7 @@ def daily(
       forecaster daily daily.toml --quiet --json summary.json
     """
     from forecaster.daily import EXAMPLE, read_watch, run_day
+    from forecaster.files import check_output
 
     if example:
         return click.echo(EXAMPLE, nl=False)
@@ -58,35 +52,16 @@ def daily(
             "`forecaster daily --example` prints one"
         )
     watch = read_watch(file)
-    to_output = json_file == "-"
-    if json_file is not None and not to_output:
-        _check(Path(json_file))
+    to_file = None if json_file in (None, "-") else Path(json_file)
+    if to_file is not None:
+        check_output(to_file, {".json": "json"}, overwrite=True, option="--json")
     summary = run_day(home, watch, wait=wait)
-    if json_file is not None and not to_output:
-        summary.write(Path(json_file))
-    if to_output:
+    if to_file is not None:
+        summary.write(to_file)
+    if json_file == "-":
         click.echo(summary.as_json(), nl=False)
-    _tell(summary, quiet=quiet, lines=not to_output)
-    ctx.exit(summary.state.exit_code)
-
-
-def _check(path: Path) -> None:
-    """Raise UsageError unless the summary can be written to a file."""
-    from forecaster.files import check_output
-
-    check_output(path, {".json": "json"}, overwrite=True, option="--json")
-
-
-def _tell(summary: "Summary", *, quiet: bool, lines: bool) -> None:
-    """Print what was done, unless it is to be quiet; and what is wrong in any case.
-
-    ``lines``: whether standard output is free for what was done
-    """
-    if not quiet and lines:
-        for line in summary.lines():
-            show(line)
-    if not quiet:
-        for notice in summary.notices:
-            say(notice)
-    for line in summary.wrong():
+    for line in [] if quiet or json_file == "-" else summary.lines():
+        show(line)
+    for line in [*([] if quiet else summary.notices), *summary.wrong()]:
         say(line)
+    ctx.exit(summary.state.exit_code)

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from forecaster.cli.fit_options import (
+    OF_EVALUATION,
     THE_ONLY,
     Data,
     Work,
     data_options,
     refuse_others,
-    settings_of,
     settings_options,
     working,
 )
@@ -39,12 +39,11 @@ _groups_option = click.option(
     metavar="FILE.csv",
     help="Groups to summarise, such as sectors: a CSV with the columns ticker and group.",
 )
-_SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "market", "premium")
 
 
 @click.command()
 @data_options
-@settings_options
+@settings_options(OF_EVALUATION)
 @click.option("--windows", type=click.IntRange(1),
               help="Number of cutoffs, the latest possible.  [default: 250, or fewer if series "
               "are short]")  # fmt: skip
@@ -71,10 +70,10 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
 @home_option
 @click.pass_context
 def evaluate(
-    ctx: click.Context, home: "Home", data: Data, windows: int | None, step: int, baselines: str,
-    torch_sample: int, refit: int, ends: str, config: str | None, seed: int, output: str | None,
-    groups: str | None, ray: str | None, memory: str | None, resume: str | None, *,
-    overwrite: bool, **options: str | int | None,
+    ctx: click.Context, home: "Home", data: Data, settings: dict[str, Any], windows: int | None,
+    step: int, baselines: str, torch_sample: int, refit: int, ends: str, seed: int,
+    output: str | None, groups: str | None, ray: str | None, memory: str | None,
+    resume: str | None, *, overwrite: bool,
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
@@ -102,12 +101,12 @@ def evaluate(
     from forecaster.pipeline import evaluate_from_home, parse_memory
     from forecaster.report import check_uplot
 
-    settings = Config.from_dict(settings_of(config, options, _SETTINGS), config or "options")
+    checked = Config.from_dict(settings, ctx.params["config"] or "options")
     names = [name.strip() for name in baselines.split(",") if name.strip()]
     if output is not None:
         check_parent(Path(output))
     grouped = read_groups(from_text(groups)) if groups is not None else None
-    request, membership = data.open(home)
+    request, membership = data.open()
     check_uplot()
     budget = None if memory is None else parse_memory(memory)
     backtest = BacktestOptions(
@@ -116,7 +115,7 @@ def evaluate(
     )  # fmt: skip
     with working("evaluate", ray) as work:
         evaluation = evaluate_from_home(
-            home, request, settings, backtest,
+            home, request, checked, backtest,
             folder=Path(output) if output else None, overwrite=overwrite, memory=budget,
             calls=_calls(work, budget),
         )  # fmt: skip

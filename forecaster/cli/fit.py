@@ -11,7 +11,6 @@ from forecaster.cli.fit_options import (
     cluster,
     data_options,
     refuse_others,
-    settings_of,
     settings_options,
     working,
 )
@@ -26,7 +25,6 @@ from forecaster.cli.shared import (
     say_reasons,
 )
 from forecaster.errors import UsageError, listed
-from forecaster.forecasting import ENCODINGS, TRANSFORMS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,33 +33,10 @@ if TYPE_CHECKING:
     from forecaster.forecasting import Model
     from forecaster.pipeline import SavedFit
 
-_SETTINGS = (
-    "horizon", "lookback", "validation", "model", "hidden", "training", "epochs",
-    "transform", "season", "market", "premium", "start", "members", "precision", "encoding",
-)  # fmt: skip
-
 
 @click.command()
 @data_options
-@settings_options
-@click.option("--training", type=click.Choice(["auto", "sequence", "windowed"]), help="Learn at "
-              "every step of a window, or only at its last.  [default: auto]")  # fmt: skip
-@click.option("--transform", type=click.Choice(TRANSFORMS), help="What networks see of a series, "
-              "such as log returns of prices, or errors of a combination of simple forecasts.  "
-              "[default: auto]")  # fmt: skip
-@click.option("--season", type=int, multiple=True, help="Steps in a season; repeat for a longer "
-              "one.  [default: from the dates or the values]")  # fmt: skip
-@click.option("--start-from", "start_from", type=click.Choice(["pooled", "independent"]),
-              help="Start each series' networks from one trained on all series, or from random "
-              "weights, so that series do not influence each other.  [default: "
-              "pooled]")  # fmt: skip
-@click.option("--members", type=int, help="Networks averaged for each series.  [default: 3]")
-@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), help="Precision of the "
-              "matrix products of LSTM and GRU; bfloat16 is faster on some processors (see "
-              "`status`).  [default: float32]")  # fmt: skip
-@click.option("--encoding", type=click.Choice(ENCODINGS), help="Write the weights in less space: "
-              "in half precision, as bytes, or without the smallest ones; small, as bytes with "
-              "calibration in half precision, costs least.  [default: none]")  # fmt: skip
+@settings_options()
 @click.option("--tune", is_flag=True, help="Search for each series' own learning rate, weight "
               "decay and hidden size. Takes several times as long.")  # fmt: skip
 @click.option("--run", metavar="NAME", help="Name of the run.  [default: its time]")
@@ -79,23 +54,10 @@ _SETTINGS = (
 @home_option
 @click.pass_context
 def fit(
-    ctx: click.Context,
-    *,
-    home: "Home",
-    resume: str | None,
-    update: str | None,
-    older_than: int | None,
-    alarmed: bool,
-    discard: str | None,
-    data: Data,
-    tune: bool,
-    ray: str | None,
-    run: str | None,
-    memory: str | None,
-    config: str | None,
-    seed: int,
-    **options: Any,
-) -> None:
+    ctx: click.Context, *, home: "Home", data: Data, settings: dict[str, Any], resume: str | None,
+    update: str | None, older_than: int | None, alarmed: bool, discard: str | None, tune: bool,
+    ray: str | None, run: str | None, memory: str | None, seed: int,
+) -> None:  # fmt: skip
     """Train the networks of all series at the same time.
 
     The latest rows (--validation) of each series are held back: they decide when its training
@@ -131,19 +93,18 @@ def fit(
     from forecaster.forecasting import Config
     from forecaster.pipeline import fit_to_home, parse_memory
 
-    options |= {"start": options["start_from"], "season": options["season"] or None}
-    given = settings_of(config, options, _SETTINGS)
     if tune:
-        _check_tuned(given)
-    settings = Config.from_dict(given, config or "options")
+        _check_tuned(settings)
+    where = ctx.params["config"] or "options"
     if run is not None:
         home.check_new_name(run, fits=False)
-    request, _ = data.open(home)
+    checked = Config.from_dict(settings, where)
+    request, _ = data.open()
     make_folder(home.folder)
     budget = None if memory is None else parse_memory(memory)
     with working("fit", ray) as work:
         result = fit_to_home(
-            home, request, settings, seed,
+            home, request, checked, seed,
             tune=tune, run=run, memory=budget, executor=work.executor, callbacks=work.callbacks,
         )  # fmt: skip
     _finish(ctx, result)

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,19 +25,16 @@ from forecaster.cli.shared import (
 )
 from forecaster.cli.stopping import exit_code, word
 from forecaster.errors import UsageError, WriteError
-from forecaster.forecasting import MODELS
+from forecaster.forecasting import ENCODINGS, MODELS, TRANSFORMS
 
 if TYPE_CHECKING:
-    from forecaster.files import Home
     from forecaster.ingest import CovariateFiles, Membership
     from forecaster.pipeline import Callbacks, DataRequest
     from forecaster.storage import UnfinishedFit
     from forecaster.swarm import Executor
 
-THE_ONLY = ""
-"""The value of --resume without a name: resume the only interrupted fit."""
-THE_LATEST = ""
-"""The value of --update without a name: continue the run that a prediction would take."""
+THE_ONLY = THE_LATEST = ""
+"""The values without a name of --resume, for the only interrupted fit, and of --update."""
 
 
 class Data(NamedTuple):
@@ -54,7 +51,7 @@ class Data(NamedTuple):
     date_format: str | None
     covariates: "CovariateFiles"
 
-    def open(self, home: "Home") -> "tuple[DataRequest, Membership | None]":
+    def open(self) -> "tuple[DataRequest, Membership | None]":
         """Open the source; return what is asked for, and the times of membership if there are."""
         from forecaster.ingest import open_source
         from forecaster.pipeline import DataRequest
@@ -118,80 +115,86 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )  # fmt: skip
 
 
-def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options on the settings, and on how to work, that both commands have."""
-    return _added(
-        command,
-        click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]"),
-        click.option(
-            "--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]"
-        ),
-        click.option(
-            "--validation",
-            type=int,
-            help="Latest rows held back to calibrate.  [default: a quarter, at most 252]",
-        ),
-        click.option(
-            "--model",
-            type=click.Choice(MODELS),
-            help="auto: an LSTM for each series, or, where other series than prices are short, a "
-            "combination of simple forecasts and classical models; or one kind of network, or one "
-            "classical model (ets, theta, ces) alone.  [default: auto]",
-        ),
-        click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 16]"),
-        click.option(
-            "--epochs",
-            type=int,
-            help="Maximum number of epochs of a network.  "
-            "[default: 100; 20 if it starts from the pooled network]",
-        ),
-        click.option(
-            "--market",
-            metavar="TICKERS",
-            callback=lambda ctx, param, value: value and [one.strip() for one in value.split(",")],
-            help="An index of the same source, such as SPY, or several, such as SPY,^VIX; all "
-            "networks, and the model of volatility that tickers share, see their changes and "
-            "volatility. An index is forecast only if it is listed as well.",
-        ),
-        click.option(
-            "--premium",
-            metavar="SHARE",
-            callback=_premium,
-            help="Growth of a price's mean in a year, in place of the drift that networks learned "
-            "from the past; the median grows by half the variance less. 0: prices stay where they "
-            "are in the mean, but for what their own history tells; none: the learned drift. Other "
-            "series have none.  [default: 0.05]",
-        ),
-        click.option(
-            "--memory",
-            metavar="SIZE",
-            help="Memory to work in, such as 2GB; if the series do not fit into it together, they "
-            "are read, trained and written in shards.  [default: 60 % of free memory]",
-        ),
-        click.option(
-            "--ray",
-            metavar="auto|ADDRESS",
-            help="Train on the nodes of a Ray cluster: auto, the one that this machine belongs to, "
-            "or HOST:PORT. The networks are the same.",
-        ),
-        click.option(
-            "--config",
-            metavar="FILE.toml",
-            help="More settings, in a flat table; options take precedence. "
-            "`python -c 'import forecaster; help(forecaster.Config)'` describes all of them.",
-        ),
-        click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True),
-    )
+_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "horizon": {"type": int, "help": "Steps to forecast.  [default: 5]"},
+    "lookback": {"type": int, "help": "Latest rows a forecast is made from.  [default: 60]"},
+    "validation": {"type": int, "help": "Latest rows held back to calibrate.  [default: a quarter, "
+                   "at most 252]"},
+    "model": {"type": click.Choice(MODELS), "help": "auto: an LSTM for each series, or, where "
+              "other series than prices are short, a combination of simple forecasts and classical "
+              "models; or one kind of network, or one classical model (ets, theta, ces) alone.  "
+              "[default: auto]"},
+    "hidden": {"type": int, "help": "Size of a network's hidden layer.  [default: 16]"},
+    "epochs": {"type": int, "help": "Maximum number of epochs of a network.  [default: 100; 20 if "
+               "it starts from the pooled network]"},
+    "market": {"metavar": "TICKERS", "callback": lambda ctx, option, value: value and [
+               one.strip() for one in value.split(",")], "help": "An index of the same source, "
+               "such as SPY, or several, such as SPY,^VIX; all networks, and the model of "
+               "volatility that tickers share, see their changes and volatility. An index is "
+               "forecast only if it is listed as well."},
+    "premium": {"metavar": "SHARE", "callback": lambda ctx, option, value: _premium(value),
+                "help": "Growth of a price's mean in a year, in place of the drift that networks "
+                "learned from the past; the median grows by half the variance less. 0: prices stay "
+                "where they are in the mean, but for what their own history tells; none: the "
+                "learned drift. Other series have none.  [default: 0.05]"},
+    "training": {"type": click.Choice(["auto", "sequence", "windowed"]), "help": "Learn at every "
+                 "step of a window, or only at its last.  [default: auto]"},
+    "transform": {"type": click.Choice(TRANSFORMS), "help": "What networks see of a series, such "
+                  "as log returns of prices, or errors of a combination of simple forecasts.  "
+                  "[default: auto]"},
+    "season": {"type": int, "multiple": True, "help": "Steps in a season; repeat for a longer one."
+               "  [default: from the dates or the values]"},
+    "start-from": {"type": click.Choice(["pooled", "independent"]), "help": "Start each series' "
+                   "networks from one trained on all series, or from random weights, so that "
+                   "series do not influence each other.  [default: pooled]"},
+    "members": {"type": int, "help": "Networks averaged for each series.  [default: 3]"},
+    "precision": {"type": click.Choice(["float32", "bfloat16"]), "help": "Precision of the matrix "
+                  "products of LSTM and GRU; bfloat16 is faster on some processors (see `status`)."
+                  "  [default: float32]"},
+    "encoding": {"type": click.Choice(ENCODINGS), "help": "Write the weights in less space: in "
+                 "half precision, as bytes, or without the smallest ones; small, as bytes with "
+                 "calibration in half precision, costs least.  [default: none]"},
+}  # fmt: skip
+"""The options that are settings of a Config, as click takes them."""
+OF_EVALUATION = list(_SETTINGS)[:8]
+"""The settings that ``evaluate`` has as options, too."""
 
 
-def settings_of(
-    config: str | None, options: Mapping[str, Any], names: Sequence[str]
-) -> dict[str, Any]:
-    """Return the settings of a file, and over them those of the named options that were given."""
-    from forecaster.forecasting import read_settings
+def settings_options(names: Iterable[str] = _SETTINGS) -> Callable[..., Any]:
+    """Add the options on the settings, and on how to work.
 
-    settings = read_settings(Path(config)) if config is not None else {}
-    return settings | {name: options[name] for name in names if options[name] is not None}
+    The command gets as ``settings`` those that were given, by options or, after these, in a file.
+    """
+
+    def with_settings_of(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_settings(*args: Any, config: str | None, **options: Any) -> Any:
+            from forecaster.forecasting import read_settings
+
+            settings = read_settings(Path(config)) if config is not None else {}
+            for name in names:
+                given = options.pop(name.replace("-", "_"))
+                if given not in (None, ()):
+                    settings["start" if name == "start-from" else name] = given
+            return command(*args, settings=settings, **options)
+
+        return _added(with_settings, *(click.option(f"--{n}", **_SETTINGS[n]) for n in names),
+                      *_WORKING)  # fmt: skip
+
+    return with_settings_of
+
+
+_WORKING = (
+    click.option("--memory", metavar="SIZE", help="Memory to work in, such as 2GB; if the series "
+                 "do not fit into it together, they are read, trained and written in shards.  "
+                 "[default: 60 % of free memory]"),
+    click.option("--ray", metavar="auto|ADDRESS", help="Train on the nodes of a Ray cluster: auto, "
+                 "the one that this machine belongs to, or HOST:PORT. The networks are the same."),
+    click.option("--config", metavar="FILE.toml", help="More settings, in a flat table; options "
+                 "take precedence. `python -c 'import forecaster; help(forecaster.Config)'` "
+                 "describes all of them."),
+    click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True),
+)  # fmt: skip
 
 
 class Work(NamedTuple):
@@ -208,9 +211,8 @@ def working(command: str, ray: str | None) -> Iterator[Work]:
     from forecaster.pipeline import Callbacks
 
     with cluster(ray) as executor, resumable(command) as begin, bars() as bar:
-        yield Work(
-            executor, Callbacks(bar.fetching, say, bar.training, begin, say, bar.sharding), bar
-        )
+        calls = Callbacks(bar.fetching, say, bar.training, begin, say, bar.sharding)
+        yield Work(executor, calls, bar)
 
 
 @contextlib.contextmanager
@@ -225,10 +227,10 @@ def cluster(address: str | None) -> "Iterator[Executor | None]":
         yield executor
 
 
-def _premium(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:
+def _premium(value: str | None) -> float | str | None:
     """Return the number, or "none"; None where the option is not given."""
     if value is None or value.strip().casefold() == "none":
-        return None if value is None else "none"
+        return value and "none"
     try:
         return float(value)
     except ValueError:

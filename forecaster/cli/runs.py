@@ -1,7 +1,7 @@
 """``forecaster runs``."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +11,8 @@ from forecaster.cli.shared import home_option, say, show
 from forecaster.errors import ModelError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from forecaster.files import Home
     from forecaster.storage import Run
 
@@ -98,31 +100,42 @@ def remove(*, names: Sequence[str], home: "Home") -> None:
 
 
 def _list(home: "Home") -> None:
-    from forecaster.files import run_name
     from forecaster.storage import choose_run, notices_of_ahead, runs_of
 
     sound, damaged = runs_of(home)
     if not sound and not damaged:
         return show(f"No run under {home} yet; `forecaster fit` makes one.")
-    rows = [
-        (
-            run.name + (" (latest)" if run is sound[-1] else ""), run.shown_time,
-            run.source or "unknown", str(len(run.ids)), str(run.config.horizon), _model(run),
-            _median(run.index.column(_ERRORS[0])), f"{run.bytes / 1e6:.2f} MB",
-        )
-        for run in sound
-    ]  # fmt: skip
-    headings = ("run", "saved", "source", "series", "horizon", "model", "error", "size")
-    print_table("Runs, the latest last", headings, rows)
+    print_runs(sound, damaged)
     for line in notices_of_ahead(sound):
         say(line)
-    for folder, why in damaged.items():
-        say(f"{why}; `forecaster runs remove {run_name(folder)}` removes it")
     try:
         taken = choose_run(home).name
     except ModelError as error:
         return say(str(error))
     show(f"`forecaster predict --all` takes {taken}; --run NAME takes another.")
+
+
+def print_runs(sound: Sequence["Run"], damaged: Mapping["Path", str]) -> bool:
+    """Print a table of runs, and why some are damaged; return whether there are any."""
+    from forecaster.files import order_of_time, run_name
+
+    rows = {
+        run.folder: (
+            run.name + (" (latest)" if run is sound[-1] else ""), run.shown_time,
+            run.source or "unknown", str(len(run.ids)), run.provenance.get("last", "unknown"),
+            str(run.config.horizon), _model(run), _median(run.index.column(_ERRORS[0])),
+            f"{run.bytes / 1e6:.2f} MB",
+        )
+        for run in sound
+    }  # fmt: skip
+    rows |= {folder: (run_name(folder), "damaged", *[""] * 7) for folder in damaged}
+    headings = (
+        "run", "saved", "source", "series", "data until", "horizon", "model", "error", "size",
+    )  # fmt: skip
+    by_time = [rows[folder] for folder in sorted(rows, key=order_of_time)]
+    for folder, why in damaged.items():
+        say(f"{why}; `forecaster runs remove {run_name(folder)}` removes it")
+    return print_table("Runs, the latest last", headings, by_time)
 
 
 def _model(run: "Run") -> str:
@@ -176,7 +189,7 @@ def _print_errors(first: "Run", second: "Run") -> None:
     ]
     errors = [dict(zip(each.ids, each.column(_ERRORS[0]), strict=True)) for each in both]
     common = [name for name in errors[0] if name in errors[1]]
-    if common and (len(common) < len(first.ids) or len(common) < len(second.ids)):
+    if 0 < len(common) < max(len(first.ids), len(second.ids)):
         medians = (_median([each[name] for name in common]) for each in errors)
         rows.append((f"'unchanged', {len(common)} series of both", *medians))
     print_table(
@@ -184,17 +197,18 @@ def _print_errors(first: "Run", second: "Run") -> None:
         [row for row in rows if any(row[1:])],
     )  # fmt: skip
     pairs = [(errors[0][name], errors[1][name]) for name in common]
-    compared = [(a, b) for a, b in pairs if a is not None and b is not None]
-    if compared:
-        better = sum(a < b for a, b in compared)
-        show(f"{first.name} is better on {better} of the {len(compared)} series that both have.")
-    if any(getattr(first.config, name) != getattr(second.config, name)
-           for name in ("horizon", "validation")) or _span(first) != _span(second):  # fmt: skip
+    pairs = [(a, b) for a, b in pairs if a is not None and b is not None]
+    if pairs:
+        better = sum(a < b for a, b in pairs)
+        show(f"{first.name} is better on {better} of the {len(pairs)} series that both have.")
+    if _span(first) != _span(second):
         show(
             "Horizon, held-back rows or data differ, so these errors are of different days; "
             "`forecaster evaluate` compares forecasts of the same days."
         )
 
 
-def _span(run: "Run") -> tuple[str, str]:
-    return _shown(run.provenance.get("data_sha256")), _shown(run.provenance.get("last"))
+def _span(run: "Run") -> tuple[object, ...]:
+    """Return what two runs must have in common for their errors to be of the same days."""
+    config, data = run.config, (run.provenance.get(name) for name in ("data_sha256", "last"))
+    return config.horizon, config.validation, *data

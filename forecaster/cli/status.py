@@ -1,18 +1,16 @@
 """``forecaster status``."""
 
-import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from forecaster.cli.printing import print_table
+from forecaster.cli.runs import print_runs
 from forecaster.cli.shared import PARTLY, home_option, say, show
 from forecaster.errors import ModelError, StoreError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from forecaster.files import Home
     from forecaster.ingest import Store
 
@@ -123,8 +121,16 @@ def _print_flags(store: "Store", names: Sequence[str]) -> None:
 
 
 def _print_models(home: "Home") -> None:
-    headings = ("run", "model", "series", "source", "data until", "error / naive")
-    if not print_table("Models, the latest last", headings, map(_describe_run, home.runs())):
+    from forecaster.storage import SHARDS, check_whole, runs_of
+
+    runs, damaged = runs_of(home)
+    for run in runs:
+        if not (run.folder / SHARDS).exists():  # weights of shards are checked when they are used
+            try:
+                check_whole(run.folder)
+            except ModelError as error:
+                damaged[run.folder] = str(error)
+    if not print_runs([run for run in runs if run.folder not in damaged], damaged):
         show("No model yet; run `forecaster fit` first.")
 
 
@@ -151,27 +157,6 @@ def _print_daily(home: "Home") -> None:
 
     rows = [(day.name, day.state, day.text) for day in last_days(home)]
     print_table("Daily runs", ("daily run", "state", "last"), rows)
-
-
-def _describe_run(folder: "Path") -> list[str]:
-    """Return the cells of a run's row; if the run is damaged, print why."""
-    from forecaster.files import run_name
-    from forecaster.storage import SHARDS, Run, check_whole
-
-    try:
-        run = Run.read(folder)
-        if not (folder / SHARDS).exists():  # weights of shards are checked when they are used
-            check_whole(folder)
-    except ModelError as error:
-        say(str(error))
-        return [run_name(folder), "damaged", "", "", "", ""]
-    errors = [e for e in run.index.column("mae_relative_to_naive") if e is not None]
-    return [
-        run_name(folder), run.networks, str(len(run.ids)),
-        # A model saved by `fc.save` has no source.
-        run.source or "unknown", run.provenance.get("last", "unknown"),
-        f"{statistics.median(errors):.4f}" if errors else "nan",
-    ]  # fmt: skip
 
 
 def _verify(store: "Store") -> int:
