@@ -41,7 +41,6 @@ def write(tmp_path, raw: bytes | str, name: str = "tickers.csv") -> Path:
         ("name,TICKER\nApple,AAPL\n,\nNike,NKE", ["AAPL", "NKE"]),
         ('Symbol,Name\nAAPL,"Apple, Inc. # one"\nbrk.b,Berkshire\n', ["AAPL", "BRK-B"]),
         ("sep=;\nSymbol;Name\nAAPL;Apple Inc\n", ["AAPL"]),
-        ("Symbol,Name\nAAPL,Äpfel\n".encode("utf-16"), ["AAPL"]),
         ("# a list\nCompany\tTicker symbol\nApple Inc\tAAPL\n", ["AAPL"]),
         # Numbers are no dates.
         ("Symbol,Last,Change,Volume\nAAPL,2000.11,0.1,20201231\nMSFT,2,-2,1234567\n",
@@ -55,7 +54,6 @@ def test_lists_as_they_are_found(tmp_path, raw, expected):
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 @pytest.mark.parametrize(
     "lines",
     [
@@ -65,9 +63,9 @@ def test_lists_as_they_are_found(tmp_path, raw, expected):
          "2000-01-03|2001-12-02|ENE|1999-12-01", "2001-12-03||NVDA|", "2005-01-03||ENE|"],
     ],
 )  # fmt: skip
-def test_members_belong_from_their_first_day_to_their_last(tmp_path, lines, separator, encoding):
+def test_members_belong_from_their_first_day_to_their_last(tmp_path, lines, separator):
     text = "\n".join(lines).replace("|", separator)
-    members = read_membership(write(tmp_path, text.encode(encoding)))
+    members = read_membership(write(tmp_path, text))
     assert members is not None and sorted(members.tickers) == ["AAPL", "ENE", "NVDA"]
     there = {
         "ENE": ("2001-12-02", "2010-01-01"), "NVDA": ("2001-12-03",), "AAPL": ("2024-01-01",),
@@ -113,7 +111,7 @@ def test_any_names_may_be_grouped_and_weighted(tmp_path):
 
 OF_ANY = [
     (b"PAR1\x00\x15\x04", "not a text file"),
-    (b"\xff\xfe\x00A", "not a text file"),
+    ("AAPL".encode("utf-16"), "not a text file.*Save it as"),
     ('ticker,group,start,end\nAAPL,"Tech,2020-01-01,\n', "line 2: cannot be split.*Close the qu"),
     ("ticker,group,start,end\nAAPL," + "T" * 200_000, "line 2: cannot be split into cells"),
 ]
@@ -125,7 +123,6 @@ OF_UNIVERSES = [
     ("A\x1b[31m", "line 1"),
     ("AAPL\tApple Inc\nKO\tCoca Cola", "line 1: looks like a table, but no column is called"),
     ("ÄÖ", "line 1"),
-    ("AAPL\ndow30.txt\n", "line 2: 'dow30.txt' has the ending of a file"),
 ]
 OF_MEMBERS = [
     ("ticker,start,end\nAAPL,yesterday,\n", r"line 2: 'yesterday' is not a date"),
@@ -241,7 +238,6 @@ def test_tickers_may_be_named_themselves(tmp_path, monkeypatch):
     for text, said in {
         "DOW30": r"'DOW30' is not a file; .* Did you mean dow30\.txt",
         "A,../b": r"'A,../b' is neither a file nor a list of tickers: '../b",
-        "AAPL,mine.csv": "'mine.csv' has the ending of a file",
     }.items():
         with pytest.raises(UsageError, match=said):
             listed_tickers(text)

@@ -93,7 +93,16 @@ def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
         if key in seen:
             raise UsageError(f"{where}: {name} is twice in {label!r}; add up its weights")
         seen.add(key)
-        weight = _number(others["weight"], where) if "weight" in others else 1.0
+        text = others.get("weight", "1")
+        try:
+            weight = float(text)
+        except ValueError:
+            weight = math.nan
+        if not math.isfinite(weight) or weight == 0:
+            raise UsageError(
+                f"{where}: weight: expected a number other than 0, with a decimal point; got "
+                f"{text!r}"
+            )
         found.setdefault(label, {})[name] = weight
     if not found:
         raise UsageError(f"{path}: no ticker in it; {_EXPECTED}")
@@ -115,16 +124,3 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str, dict[str, str]]]:
         if not name:
             raise UsageError(f"{where}: no ticker; {_EXPECTED}")
         yield where, name, label, others
-
-
-def _number(text: str, where: str) -> float:
-    """Return a weight. Raises UsageError if it is 0 or not a number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value == 0:
-        raise UsageError(
-            f"{where}: weight: expected a number other than 0, with a decimal point; got {text!r}"
-        )
-    return value

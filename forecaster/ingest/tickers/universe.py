@@ -1,6 +1,5 @@
 """Read universe files, which list the tickers to follow."""
 
-import codecs
 import contextlib
 import csv
 import importlib.resources
@@ -23,18 +22,16 @@ _DATE = re.compile(
     rf"|(\d{{1,2}}[ -])?{_MONTH}[. -]+(\d{{1,2}},? )?(\d{{2}}|\d{{4}}))([T ]\d.*)?",
     re.IGNORECASE,
 )
-"""The first line of files from Excel, which names the separator of cells."""
-_MOST_BYTES = 10 * 2**20
 
 
 def read_universe(path: str | Path) -> list[str]:
     """Read tickers from a text file, one or more a line, or from a CSV with a ``Symbol`` column.
 
-    The file is in UTF-8, or in UTF-16 with a byte order mark; commas, semicolons or tabs separate
-    its cells; ``#`` starts a comment. Letter case does not matter. ``BRK.B`` becomes ``BRK-B``, as
-    Yahoo writes share classes, while ``SHELL.AS`` keeps its exchange. The order is kept, and
-    repeated tickers are dropped. If ``path`` is a plain name such as ``sp500.txt`` and there is no
-    such file, the file is searched for among the universes in the package.
+    The file is in UTF-8; commas, semicolons or tabs separate its cells; ``#`` starts a comment.
+    Letter case does not matter. ``BRK.B`` becomes ``BRK-B``, as Yahoo writes share classes, while
+    ``SHELL.AS`` keeps its exchange. The order is kept, and repeated tickers are dropped. If
+    ``path`` is a plain name such as ``sp500.txt`` and there is no such file, the file is searched
+    for among the universes in the package.
 
     Raises UsageError with file and line if the file is missing, not text, empty, or holds something
     that cannot be a ticker.
@@ -67,7 +64,7 @@ def read_rows(path: Path) -> list[Row]:
     comma, semicolon or tab that is most frequent in the first line. The first row is the header of
     a table; a later one has a cell for each of its columns, and further ones if it is longer.
 
-    Raises UsageError if the file is missing, too large or not text, and for a quote that is not
+    Raises UsageError if the file is missing or not text, and for a quote that is not
     closed on its line, since its cell would swallow further lines.
     """
     lines = [(f"{path}, line {n}", text) for n, text in enumerate(_read_text(path).splitlines(), 1)]
@@ -106,17 +103,12 @@ def looks_like_a_date(text: str) -> bool:
 
 def _read_text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path}: too large for a ticker file ({path.stat().st_size} bytes)")
-        raw = read_plain(path)
+        text = read_plain(path).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    try:
-        text = raw.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError:
         text = "\0"
-    if "\0" in text or (wide and not re.search("[A-Za-z0-9]", text)):
+    if "\0" in text:
         raise UsageError(
             f"{path}: not a text file, or not in UTF-8; expected one ticker a line. Save it as "
             "text in UTF-8"
@@ -128,13 +120,8 @@ def normalise(symbol: str, where: str = "ticker") -> str:
     """Return a ticker in the spelling used everywhere: upper case, share class after a hyphen.
 
     ``where``: the file and line, for error messages. Raises UsageError for characters that no
-    ticker has, and for the name of a file.
+    ticker has.
     """
-    if _ENDING.search(symbol.strip().strip("\"'")):
-        raise UsageError(
-            f"{where}: {symbol[-40:]!r} has the ending of a file, which no ticker has; expected "
-            "one file of tickers, or tickers"
-        )
     name = symbol.strip().strip("\"'").upper()
     if re.fullmatch(r"[A-Z0-9]+\.[A-C]", name):
         name = name.replace(".", "-")
