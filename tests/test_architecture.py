@@ -34,8 +34,8 @@ ROOMS: dict[str, list[str]] = {
         "features", "findings",
     ],
     "ingest": [
-        "tickers", "store", "tables", "sources", "covariate_files", "frames", "review", "loading",
-        "refreshing",
+        "tickers", "store", "tables", "sources", "covariate_files", "frames", "review",
+        "stored_panel", "loading", "refreshing",
     ],
     "forecasting": [
         "config", "methods", "bands", "windows", "networks", "model", "network_task", "predicting",

@@ -2,11 +2,7 @@ from .covariate_files import CovariateFiles as CovariateFiles
 from .covariate_files import Reading as Reading
 from .frames import Table as Table
 from .frames import as_panel as as_panel
-from .loading import check_flags as check_flags
-from .loading import flags_now as flags_now
 from .loading import load_panel as load_panel
-from .loading import masked_rows as masked_rows
-from .loading import panel_from_store as panel_from_store
 from .refreshing import Ingested as Ingested
 from .refreshing import ingest as ingest
 from .refreshing import ingested as ingested
@@ -18,6 +14,7 @@ from .review.adjusting import proposed_of as proposed_of
 from .review.adjustments import Proposal as Proposal
 from .review.adjustments import proposals as proposals
 from .review.quality import WRONG as WRONG
+from .review.quality import check_flags as check_flags
 from .review.quality import flags_of as flags_of
 from .review.quality import frozen_now as frozen_now
 from .review.renaming import rename_ticker as rename_ticker
@@ -35,6 +32,9 @@ from .store.export import find_store as find_store
 from .store.export import known_source as known_source
 from .store.retiring import retire as retire
 from .store.store import Store as Store
+from .stored_panel import flags_now as flags_now
+from .stored_panel import masked_rows as masked_rows
+from .stored_panel import panel_from_store as panel_from_store
 from .tables.roles import ColumnOptions as ColumnOptions
 from .tables.roles import Columns as Columns
 from .tables.roles import parse_columns as parse_columns

@@ -100,11 +100,12 @@ def test_what_cannot_be_read_is_one_error_that_names_the_file(panel, tmp_path, t
         added(panel, tmp_path / "plans.csv", **said)
 
 
-def test_what_is_no_format_is_refused():
+def test_what_is_no_format_is_refused(tmp_path):
+    (file := tmp_path / "plans.csv").touch()
     with pytest.raises(UsageError, match="date format 'x'"):
-        Reading(date_format="x")
+        CovariateFiles.of(file, reading=Reading(date_format="x"))
     with pytest.raises(UsageError, match="decimal ';'"):
-        Reading(decimal=";")
+        CovariateFiles.of(file, reading=Reading(decimal=";"))
 
 
 @pytest.mark.parametrize("kind", ["future", "static"])

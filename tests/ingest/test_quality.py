@@ -218,12 +218,12 @@ def test_masked_rows_are_gone_and_others_untouched(frame):
     bad.loc[wrong, PRICES] *= 1.3
     dirty = Panel.from_frame(bad)
     flags = find_flags(dirty)
-    clean = without_flagged(dirty, flags)
+    clean = without_flagged(dirty, flags_known(flags))
     lost = panel.mask & ~clean.mask
     assert lost.sum() == 1 and panel.ids[lost.any(1).argmax()] == "T5"
     np.testing.assert_array_equal(clean.values[clean.mask], panel.values[clean.mask])
     known = flags.loc[flags["flag"] == "reversed", "known"].iloc[0]
-    before = without_flagged(dirty, flags, known_by=known - pd.Timedelta(days=1))
+    before = without_flagged(dirty, flags_known(flags, known_by=known - pd.Timedelta(days=1)))
     assert (before.mask == dirty.mask).all()
 
 

@@ -15,12 +15,13 @@ Flags:
     closed       the exchange was closed on that day; this flag cannot be masked, see MASKS
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
+from forecaster.errors import UsageError, wrong_argument
 from forecaster.ingest.review.copies import (
     BAR,
     Copies,
@@ -30,7 +31,6 @@ from forecaster.ingest.review.copies import (
     when_known,
 )
 from forecaster.ingest.review.missing import closed_days, keeps_calendar
-from forecaster.ingest.sources.source import Date
 from forecaster.machine import by_parts
 from forecaster.series import UNCONFIRMED, Flags, Panel, show_time
 
@@ -57,6 +57,25 @@ _JUMP = np.log(1.4)  # minimum size of a jump, which must also exceed ten usual 
 _FROZEN = 5  # minimum number of sessions with the same close
 _FEW_SERIES = 10  # with fewer series, the size of a day's moves cannot be judged
 _AT_ONCE = 100  # number of series that a thread looks at
+
+
+def as_texts(what: str, given: object) -> list[str]:
+    """Return several texts as a list. Raises UsageError for anything else."""
+    several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    several = several and getattr(given, "ndim", 1) == 1  # of arrays and frames
+    texts = list(cast(Iterable[object], given)) if several else []
+    if not several or not all(isinstance(text, str) for text in texts):
+        raise wrong_argument(what, given, "a list of texts")
+    return cast(list[str], texts)
+
+
+def check_flags(flags: Sequence[str]) -> None:
+    """Raise UsageError for an unknown flag, or for one whose rows cannot be left out."""
+    flags = as_texts("mask", flags)
+    unknown = [flag for flag in flags if flag not in MASKS]
+    if unknown:
+        why = "rows that have it are shown, not left out; " if unknown[0] in FLAGS else ""
+        raise UsageError(f"flag {unknown[0]!r}: {why}expected some of {', '.join(MASKS)}")
 
 
 def find_flags(panel: Panel) -> pd.DataFrame:
@@ -110,7 +129,7 @@ def _table(
 def flags_known(
     flags: pd.DataFrame,
     mask: Sequence[str] = WRONG,
-    known_by: Date | np.datetime64 | None = None,
+    known_by: pd.Timestamp | np.datetime64 | None = None,
 ) -> pd.DataFrame:
     """Return the flagged rows that a mask leaves out.
 
@@ -142,15 +161,9 @@ def flags_of(flags: pd.DataFrame, mask: Sequence[str] = WRONG) -> Flags:
     return Flags(ids, times, kinds, known, until)
 
 
-def without_flagged(
-    panel: Panel,
-    flags: pd.DataFrame,
-    mask: Sequence[str] = WRONG,
-    *,
-    known_by: Date | np.datetime64 | None = None,
-) -> Panel:
-    """Return the panel without rows that have a flag in the mask; see :func:`flags_known`."""
-    flags = flags_known(flags[flags["unique_id"].isin(panel.ids)], mask, known_by)
+def without_flagged(panel: Panel, flags: pd.DataFrame) -> Panel:
+    """Return the panel without the rows of a table of flags, see :func:`flags_known`."""
+    flags = flags[flags["unique_id"].isin(panel.ids)]
     positions = np.searchsorted(panel.times, flags["ds"].to_numpy())
     inside = positions < len(panel.times)
     inside[inside] = panel.times[positions[inside]] == flags["ds"].to_numpy()[inside]

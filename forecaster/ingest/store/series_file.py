@@ -18,6 +18,7 @@ from forecaster.series import show_time
 # flags.x~12345678....
 FLAGS_FILE = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
 _META = b"forecaster"
+_ACTIONS = ("dividends", "splits")  # adj_close accounts for them
 UNITS = "units"
 """Key of a frame's ``attrs``: the stated currency and unit of a series by column."""
 
@@ -115,7 +116,7 @@ def sha256(raw: bytes) -> str:
 
 
 def arrays(raw: bytes, corrections: Corrections) -> Arrays:
-    """Return a series' file as arrays, corrected.
+    """Return a series' file as arrays, corrected, without dividends and splits.
 
     The hash of the bytes must be known to be right. So the checksums and sizes of pages, which
     :func:`read_parquet_file` verifies, are not: that would take twice as long as reading them.
@@ -127,7 +128,7 @@ def arrays(raw: bytes, corrections: Corrections) -> Arrays:
 
     try:
         file = pq.ParquetFile(pa.BufferReader(raw))
-        names = [name for name in file.schema_arrow.names if name != "unique_id"]
+        names = [n for n in file.schema_arrow.names if n != "unique_id" and n not in _ACTIONS]
         table = file.read(names, use_threads=False)
         channels = tuple(name for name in names if name != "ds")
         if not channels:

@@ -1,0 +1,94 @@
+"""Read series of a store as a panel, without rows that have flags."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from forecaster.errors import Kind, Skipped, StoreError, name_reasons
+from forecaster.ingest.review.quality import flags_known, without_flagged
+from forecaster.ingest.review.review import review_now
+from forecaster.ingest.store.series_file import Arrays
+from forecaster.ingest.store.store import Store
+from forecaster.series import Layout, Panel, end_of_day
+
+if TYPE_CHECKING:
+    from forecaster.ingest.sources.source import Date
+
+
+def panel_from_store(
+    store: Store,
+    ids: Sequence[str],
+    skipped: Mapping[str, Skipped] | None = None,
+    *,
+    start: "Date | None" = None,
+    end: "Date | None" = None,
+    mask: Sequence[str] = (),
+    known_by: "Date | None" = None,
+    layout: Layout | None = None,
+    flagged: pd.DataFrame | None = None,
+    channels: Collection[str] | None = None,
+) -> Panel:
+    """Read series from the store as a panel.
+
+    Prices are those of their day, adjusted for splits only. The target is ``adj_close`` if there is
+    one.
+
+    - ``skipped``: other series to name as skipped, with the reason; damaged ones are added
+    - ``start``, ``end``: the first and the last day, both included
+    - ``mask``, ``known_by``: which flagged rows are left out, see :func:`masked_rows`
+    - ``layout``: of the panel that these series are a part of
+    - ``flagged``: the rows to leave out, if :func:`masked_rows` has already found them
+    - ``channels``: those that are wanted; all by default. The target must be among them
+
+    Raises StoreError if the files of all series are damaged.
+    """
+    series, damaged = store.read_arrays(ids)
+    if not series:
+        raise StoreError(name_reasons(damaged))
+    unreadable = {name: Skipped(Kind.UNREADABLE, detail=why) for name, why in damaged.items()}
+    panel = Panel.from_arrays(
+        {name: _only(part, channels) for name, part in series.items()} if channels else series,
+        {**(skipped or {}), **unreadable},
+        layout,
+    )
+    if mask and flagged is None:
+        flagged = masked_rows(store, ids, mask, known_by)
+    if flagged is not None:
+        panel = without_flagged(panel, flagged)
+    return panel.between(start, end)
+
+
+def flags_now(store: Store) -> pd.DataFrame:
+    """Return the flags of stored prices, found now where no review is kept.
+
+    An update that was killed leaves prices that have not been reviewed; the next one reviews them.
+    """
+    try:
+        return store.flags()
+    except StoreError:
+        return review_now(store)
+
+
+def masked_rows(
+    store: Store,
+    ids: Sequence[str],
+    mask: Sequence[str],
+    known_by: "Date | None" = None,
+    *,
+    flags: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Return the rows of some series that a mask leaves out: ``unique_id, ds, flag, known``.
+
+    - ``known_by``: only rows whose flag was known by the end of that day
+    - ``flags``: the store's flags, if they have already been read
+    """
+    flags = flags_now(store) if flags is None else flags
+    flags = flags[flags["unique_id"].isin(list(ids))]
+    return flags_known(flags, mask, None if known_by is None else end_of_day(known_by))
+
+
+def _only(series: Arrays, channels: Collection[str]) -> Arrays:
+    kept = [number for number, name in enumerate(series.channels) if name in channels]
+    names = tuple(series.channels[number] for number in kept)
+    return Arrays(series.times, series.values[:, kept], names)

@@ -1,0 +1,90 @@
+"""Read a table of covariates: rows of series and times, or of series alone."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from forecaster.errors import DataError, printable, warn
+from forecaster.ingest.tables.csv_file import Table
+from forecaster.ingest.tables.dates import by_format, to_times
+from forecaster.ingest.tables.decimals import (
+    BLANK,
+    Decimal,
+    check_finite,
+    find_decimal,
+    is_number_column,
+    to_numbers,
+)
+from forecaster.ingest.tables.file_reader import is_parquet, read_table
+from forecaster.ingest.tables.layout import with_joined_ids
+from forecaster.ingest.tables.location import TableLocation
+from forecaster.ingest.tables.roles import Columns, canonical
+
+
+def read_covariates(path: Path, columns: Columns) -> pd.DataFrame:
+    """Return a table of covariates with columns of numbers or words, ``unique_id`` and ``ds``.
+
+    - ``columns``: how it is read; columns that it lacks are ignored
+
+    Raises DataError, with the file's name, if it cannot be read.
+    """
+    name = printable(path, lines=False)
+    table = read_table(path, columns)
+    where = TableLocation(name, is_parquet(path))
+    frame = with_joined_ids(table.frame, columns.id_col, columns.id_parts, where)
+    keys = {str(column): canonical(str(column)) for column in frame}
+    keys = {column: key for column, key in keys.items() if key in ("unique_id", "ds")}
+    for column, key in ((columns.id_col, "unique_id"), (columns.time_col, "ds")):
+        if column is not None and column in frame:  # the caller's columns take precedence
+            keys = {old: new for old, new in keys.items() if new != key} | {column: key}
+    if len(set(keys.values())) < len(keys):
+        raise DataError(f"{name}: columns {', '.join(map(repr, keys))} mean the same; keep one")
+    where = TableLocation(name, is_parquet(path), {new: old for old, new in keys.items()})
+    table = table._replace(frame=frame.rename(columns=keys))
+    frame = _with_numbers(table, where, columns.decimal)
+    if "ds" in frame:
+        frame = frame.assign(ds=_times(frame["ds"], where, columns.date_format))
+    return frame
+
+
+def _times(column: pd.Series, where: TableLocation, form: str | None) -> pd.Series:
+    """Read times by the given date format; if it does not fit, infer the format from this file.
+
+    Covariates may come from another source than the series, and so have another format.
+    """
+    if form is not None:
+        text = column.astype(str).str.strip()
+        try:
+            form = None if by_format(text, form).isna().all() else form
+        except ValueError as error:
+            raise DataError(f"{where}: {error}") from error
+    return to_times(column, where, form)
+
+
+def _with_numbers(table: Table, where: TableLocation, decimal: Decimal | None) -> pd.DataFrame:
+    """Return the frame with numbers that are text as floats; other text stays as it is."""
+    frame, texts = table.frame, dict[str, pd.Series]()
+    for name in map(str, frame):
+        if pd.api.types.is_float_dtype(frame[name]):
+            check_finite(frame[name], where, name)
+        elif name not in ("unique_id", "ds") and not pd.api.types.is_numeric_dtype(frame[name]):
+            text = frame[name].astype(str).where(frame[name].notna(), "")
+            if is_number_column(text):
+                texts[name] = text
+            else:
+                _warn_of_words_among_numbers(text, where, name)
+    decimal = decimal or table.decimal or find_decimal(texts, where)
+    return frame.assign(
+        **{name: to_numbers(text, where, name, decimal) for name, text in texts.items()}
+    )
+
+
+def _warn_of_words_among_numbers(column: pd.Series, where: TableLocation, name: str) -> None:
+    """Warn of a column that is taken for words although most of its cells are numbers."""
+    numbers = {kind for kind in column.unique() if is_number_column(pd.Series([kind]))}
+    odd = ~column.str.strip().str.lower().isin(BLANK) & ~column.isin(numbers)
+    if 0 < odd.sum() < column.isin(numbers).sum():
+        warn(
+            f"{where.cell(odd, name)}: {column[odd].iloc[0]!r} is not a number, so all of the "
+            "column is taken for words. If it holds numbers, correct this cell or leave it empty"
+        )
