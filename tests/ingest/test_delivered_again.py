@@ -1,7 +1,5 @@
 """Rows that come again after ``adjust``, or under a name that another company was given."""
 
-import contextlib
-import sqlite3
 from datetime import date
 from unittest.mock import Mock
 
@@ -175,47 +173,6 @@ def test_rows_that_were_not_stored_are_adjusted_when_they_are_appended(tmp_path,
     done = vendor.ingest(raw.iloc[late])
     assert f"{len(late)} rows before {DAYS[SPLIT]} came unadjusted" in done.stderr, done.output
     assert not wrong(vendor.store.read_one("STAYS"), raw, FIRST)
-
-
-def test_a_factor_of_ones_own_is_applied_once(vendor):
-    """On its first day, the company lost 8 % in the new currency."""
-    raw = with_split("EUR", 0.8 * 0.92)
-    adjust = ("adjust", "EUR", "--factor", "0.8", "--before", DAYS[SPLIT], "--no-volume")
-    assert vendor.deliver([raw, RAW["STAYS"]], FIRST).exit_code == 0
-    vendor(*adjust)
-    done = run(*adjust, "--home", vendor.home)
-    assert done.exit_code == 2 and "EUR: prices did not move by about 0.8" in done.stderr
-    for morning in range(1, 4):
-        assert vendor.deliver([raw, RAW["STAYS"]], FIRST + morning).exit_code == 0
-        truth = raw["close"].where(raw["date"] >= DAYS[SPLIT], raw["close"] * 0.8)
-        stored = vendor.store.read_one("EUR")["close"]
-        np.testing.assert_allclose(stored, truth[: FIRST + morning + 1])
-
-
-def test_another_currency_of_all_tickers_in_a_database_is_applied_once(tmp_path):
-    names = [f"T{n:02}" for n in range(12)]
-    raw = {name: with_split(name, 0.73) for name in names}
-    home, database = Home(tmp_path / "home"), tmp_path / "p.db"
-    source = ("--source", f"sql:sqlite:///{database}", "--query", "prices", "--home", home)
-    first_day: dict[str, pd.DataFrame] = {}
-    for last in range(FIRST, FIRST + 3):
-        first = 0 if last == FIRST else last - 19
-        with contextlib.closing(sqlite3.connect(database)) as connection:
-            rows = pd.concat(table[first : last + 1] for table in raw.values())
-            rows.to_sql("prices", connection, index=False, if_exists="replace")
-        assert run("ingest", *source, *(["--append"] if first else [])).exit_code == 0
-        (store,) = Store.all_of(home)
-        if not first:
-            done = run("adjust", "--all", "--home", home)
-            assert done.exit_code == 0 and done.stdout.count(" times 0.7") == 12
-            first_day = {name: store.read_one(name) for name in store.ids}
-            continue
-        for name, before in first_day.items():
-            now = store.read_one(name)["close"]
-            np.testing.assert_allclose(now[: len(before)], before["close"])
-            np.testing.assert_allclose(
-                now[len(before) :], raw[name]["close"][len(before) : last + 1]
-            )
 
 
 def test_each_of_two_adjustments_is_applied_to_the_rows_that_lack_it():

@@ -7,12 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from forecaster.errors import StoreError, WriteError
 from forecaster.files import Home
-from forecaster.ingest import Store, ingest, open_source
+from forecaster.ingest import Store
 from tests.ingest.standin import Company, slowly, standing_in
 from tests.slow import rest_slow
 
@@ -32,30 +30,6 @@ def test_a_fault_at_any_write_leaves_the_old_state_or_the_new(tmp_path, kind, st
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout) * step > 20
-
-
-@pytest.mark.slow
-def test_a_thousand_flipped_bytes_are_all_found(tmp_path):
-    store = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
-    assert store.is_reviewed
-    files = [path for path in sorted(store.folder.iterdir()) if path.is_file()]
-    files = [path for path in files if path.suffix in (".parquet", ".sqlite")]
-    assert len(files) == 5  # three series, the flags and the index
-    sound = {path: path.read_bytes() for path in files}
-    random = np.random.default_rng(0)
-    for number in range(1000):
-        path = files[number % len(files)]
-        raw = bytearray(sound[path])
-        at = int(random.integers(len(raw)))
-        raw[at] ^= int(random.integers(1, 256))
-        path.write_bytes(raw)
-        with pytest.raises((StoreError, WriteError)):
-            again = Store.open(Home(tmp_path), "simulated")
-            again.flags()
-            for name in again.ids:
-                again.read_one(name)
-        path.write_bytes(sound[path])
-    assert not Store.open(Home(tmp_path), "simulated").damages()
 
 
 def command(server, *arguments, today="2024-06-28 23:00", **options) -> subprocess.Popen:

@@ -1,7 +1,6 @@
 """Stores of older versions: read as they are, and moved over by who may write."""
 
 import contextlib
-import hashlib
 import json
 import sqlite3
 import subprocess
@@ -20,36 +19,10 @@ from forecaster.ingest.store.corrections import Adjustment
 from forecaster.ingest.store.index import (
     Index,
     NotRebuilt,
-    Origin,
-    Quality,
-    Quarantined,
-    SeriesEntry,
 )
 from forecaster.ingest.store.older import older_files, read_index
 from tests.conftest import prices
 from tests.ingest.older import as_version, with_corrections, written
-
-VERSION_2 = """{
- "sha256": "HASH",
- "schema": 2,
- "source": "files:/p.csv",
- "series": {
-  "AAA": {"rows": 3, "first": "2020-01-02", "last": "2020-01-06", "sha256": "aa", \
-"file": "AAA.aa.parquet", "fingerprint": "f1"},
-  "BBB": {"rows": 3, "first": "2020-01-02", "last": "2020-01-06", "sha256": "aa", \
-"file": "BBB.bb.parquet", "state": "suspect", "reason": "contradicted"}
- },
- "origin": {"fingerprint": "f1", "tickers": ["AAA", "BAD"], "failed": {"BAD": "no rows"}},
- "quality": {"file": "flags.ff.parquet", "sha256": "ff", "of": "DIGEST", "series": {"AAA": \
-{"gaps": 2, "copied": 1}}},
- "quarantine": [{"series": "CCC", "file": null, "reason": "damaged", "asked_from": "2019-01-01"}]
-}"""
-DIGEST = hashlib.sha256(b"AAA aa\nBBB aa").hexdigest()
-
-
-def hashed(text: str) -> str:
-    blank = text.replace("HASH", "0" * 64)
-    return text.replace("HASH", hashlib.sha256(blank.encode()).hexdigest())
 
 
 @pytest.fixture
@@ -60,26 +33,6 @@ def store(tmp_path) -> Store:
         store.commit()
         store.quarantine({"AAPL": "damaged"})
     return ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
-
-
-def test_version_2_is_read_with_all_that_it_holds(tmp_path):
-    path = tmp_path / INDEX
-    path.write_text(hashed(VERSION_2.replace("DIGEST", DIGEST)))
-    index = read_index(tmp_path)
-    entry = SeriesEntry(3, "2020-01-02", "2020-01-06", "aa", "AAA.aa.parquet", fingerprint="f1")
-    other = SeriesEntry(
-        3, "2020-01-02", "2020-01-06", "aa", "BBB.bb.parquet", "suspect", "contradicted"
-    )
-    assert list(index.series.items()) == [("AAA", entry), ("BBB", other)]
-    assert index.source == "files:/p.csv"
-    assert index.origin == Origin("f1", ["AAA", "BAD"], {"BAD": "no rows"})
-    assert index.quality == Quality("flags.ff.parquet", "ff", DIGEST)
-    assert index.counts == {"AAA": {"gaps": 2, "copied": 1}}
-    assert index.quarantine == [Quarantined("CCC", None, "damaged", "2019-01-01")]
-    assert index.quality and index.quality.prices_digest == index.digest()
-    path.write_text(hashed(VERSION_2).replace("2020-01-06", "2020-01-07"))
-    with pytest.raises(StoreError, match="its content is not what was written"):
-        read_index(tmp_path)
 
 
 def test_version_1_is_read_and_what_is_newer_or_wrong_is_refused(tmp_path):

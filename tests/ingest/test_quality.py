@@ -16,7 +16,6 @@ from forecaster.ingest.review.quality import (
     WRONG,
     find_flags,
     flags_known,
-    without_flagged,
 )
 from forecaster.series import infer_frequency, regular_sessions
 from forecaster.series.panel.panel import Panel
@@ -209,22 +208,6 @@ def test_series_that_begin_later_change_no_flag_before(frame):
     assert len(flagged(nine, "reversed")) >= 5
     both = pd.concat([nine, tenth], ignore_index=True)
     assert flagged(nine, "reversed") == flagged(both, "reversed")
-
-
-def test_masked_rows_are_gone_and_others_untouched(frame):
-    panel = Panel.from_frame(frame)
-    wrong = at(frame, "T5", 150)
-    bad = frame.copy()
-    bad.loc[wrong, PRICES] *= 1.3
-    dirty = Panel.from_frame(bad)
-    flags = find_flags(dirty)
-    clean = without_flagged(dirty, flags_known(flags))
-    lost = panel.mask & ~clean.mask
-    assert lost.sum() == 1 and panel.ids[lost.any(1).argmax()] == "T5"
-    np.testing.assert_array_equal(clean.values[clean.mask], panel.values[clean.mask])
-    known = flags.loc[flags["flag"] == "reversed", "known"].iloc[0]
-    before = without_flagged(dirty, flags_known(flags, known_by=known - pd.Timedelta(days=1)))
-    assert (before.mask == dirty.mask).all()
 
 
 def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame):

@@ -1,7 +1,5 @@
 """A store over years: updates, contradictions, damage, and older versions."""
 
-import hashlib
-import json
 import os
 
 import numpy as np
@@ -142,29 +140,6 @@ def test_damaged_flags_are_found_again(server, tmp_path):
     pd.testing.assert_frame_equal(update(server, tmp_path).store.flags(), flags)
 
 
-def test_a_store_of_version_1_is_read_and_brought_forward(tmp_path):
-    """As the first version wrote it: no hash of the index, no states, names in the files."""
-    frame = next(open_source("simulated").fetch(["KO"])).frame
-    assert frame is not None
-    folder = Store.open(Home(tmp_path), "simulated").folder
-    folder.mkdir(parents=True)
-    raw = frame.to_parquet(index=False)
-    digest = hashlib.sha256(raw).hexdigest()
-    (folder / f"KO.{digest[:12]}.parquet").write_bytes(raw)
-    entry = {
-        "file": f"KO.{digest[:12]}.parquet", "rows": len(frame), "first": "2018-01-02",
-        "last": "2025-12-31", "sha256": digest,
-    }  # fmt: skip
-    old = {"schema": 1, "source": "simulated", "series": {"KO": entry}}
-    (folder / "manifest.json").write_text(json.dumps(old, indent=1))
-    store = Store.open(Home(tmp_path), "simulated")
-    pd.testing.assert_frame_equal(store.read(["KO"]), frame)
-    assert panel_from_store(store, ["KO"]).ids == ("KO",)
-    store = ingest(Home(tmp_path), open_source("simulated"), ["KO", "GE"]).store
-    assert Store.open(Home(tmp_path), "simulated").ids == ["KO", "GE"]
-    assert store.ids == ["KO", "GE"] and len(store.flags()) >= 0
-
-
 def test_prices_are_stored_as_they_were_and_adjusted_when_asked_for(server, tmp_path):
     server.companies["KO"].dividends[pd.Timestamp("2024-03-01")] = 2.0
     store = update(server, tmp_path).store
@@ -203,16 +178,6 @@ def test_a_file_that_changed_is_read_again_and_one_that_did_not_is_not(tmp_path,
 def old(store: Store) -> None:
     for path in store.folder.glob("*.parquet"):
         os.utime(path, (1e9, 1e9))
-
-
-def test_a_lost_index_loses_nothing(tmp_path):
-    store = ingest(Home(tmp_path), open_source("simulated"), NAMES).store
-    good = store.read(NAMES)
-    (store.folder / "manifest.json").unlink()
-    old(store)
-    again = ingest(Home(tmp_path), open_source("simulated"), ["MSFT"]).store
-    assert set(again.ids) == {*NAMES, "MSFT"}
-    pd.testing.assert_frame_equal(again.read(NAMES), good)
 
 
 def test_damaged_files_beside_a_damaged_index_are_set_aside(tmp_path):
