@@ -24,7 +24,7 @@ from forecaster.cli.shared import (
     say,
     say_reasons,
 )
-from forecaster.errors import UsageError, listed
+from forecaster.errors import UsageError, listed, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -222,7 +222,7 @@ def _print_summary(fit: "SavedFit") -> None:
     }
     show_facts({name: text for name, text in shown.items() if text})
     if worse := worse_than_simple(report):
-        console().print(worse, style="red", soft_wrap=True)
+        console().print(printable(worse), style="red", soft_wrap=True)
 
 
 def _error(report: "pd.DataFrame") -> str:

@@ -2,33 +2,30 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from forecaster.cli.shared import show
 from forecaster.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 _WITHOUT_A_TERMINAL = 120  # characters; a wider table gets the width it needs
 
 
-def console(width: int | None = None) -> "Console":
-    """Return a console for tables and lines, as wide as the terminal, or ``width`` characters."""
+def console() -> "Console":
+    """Return a console for tables and lines, as wide as the terminal."""
     from rich.console import Console
 
-    class Plain(Console):
-        """Show names and paths as they are: no markup, no control characters."""
+    screen = Console(markup=False, emoji=False, highlight=False)
+    if not _is_limited(screen):
+        screen.width = _WITHOUT_A_TERMINAL
+    return screen
 
-        def render_str(self, text: str, **options: Any) -> "Text":
-            return super().render_str(printable(text, lines=False), **options)
 
-    plain: Any = {"markup": False, "emoji": False, "highlight": False}
-    shown = Plain(width=width, **plain)
-    if width is None and not shown.is_terminal and not os.environ.get("COLUMNS"):
-        return Plain(width=_WITHOUT_A_TERMINAL, **plain)
-    return shown
+def _is_limited(screen: "Console") -> bool:
+    """Return whether lines may not be longer than the width, as on a terminal."""
+    return screen.is_terminal or bool(os.environ.get("COLUMNS"))
 
 
 def print_table(
@@ -48,20 +45,25 @@ def print_table(
     """
     from rich.measure import Measurement
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
+    def plain(text: str) -> Text:
+        """Show names and paths as they are: no markup, no control characters."""
+        return Text(printable(text, lines=False))
+
+    table = Table(title=plain(title), title_justify="left")
     for number, heading in enumerate(headings):
         right = numbers and number and heading != "forecast by"
-        table.add_column(heading, overflow="fold", justify="right" if right else "left")
+        table.add_column(plain(heading), overflow="fold", justify="right" if right else "left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(plain, row))
     if total is not None:
         table.add_section()
-        table.add_row(*total)
+        table.add_row(*map(plain, total))
     screen = console()
-    if not (screen.is_terminal or os.environ.get("COLUMNS")):  # for programs: a row stays a line
+    if not _is_limited(screen):  # for programs: a row stays a line
         needed = Measurement.get(screen, screen.options.update(max_width=10_000), table).maximum
-        screen = console(max(screen.width, needed))
+        screen.width = max(screen.width, needed)
     if table.row_count:
         screen.print(table)
     return bool(table.row_count)
@@ -74,9 +76,8 @@ def show_facts(facts: Mapping[str, str]) -> None:
     """
     width = max(map(len, facts)) + 2
     screen = console()
-    narrow = screen.is_terminal or bool(os.environ.get("COLUMNS"))
     for name, value in facts.items():
-        if narrow and width + len(value) > screen.width:
+        if _is_limited(screen) and width + len(value) > screen.width:
             show(name)
             show(f"  {value}")
         else:

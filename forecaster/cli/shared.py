@@ -11,8 +11,7 @@ import click
 from forecaster.errors import name_reasons, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
     from forecaster.files import Home
     from forecaster.ingest import Columns, Membership, Source
@@ -26,7 +25,7 @@ def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--home",
         envvar="FORECASTER_HOME",
-        callback=lambda ctx, option, value: _home_of_group(ctx) or _home(value),
+        callback=_home,
         help="Folder for data and models.  "
         "[env var: FORECASTER_HOME; default: the user's data folder]",
     )(command)
@@ -130,19 +129,18 @@ def read_tickers(
     return tickers, membership
 
 
-def _home_of_group(ctx: click.Context) -> "Home | None":
-    """Return the home given before a subcommand's name, unless one is given after it."""
+def _home(ctx: click.Context, option: click.Parameter, value: str | None) -> "Home":
+    """Return the home that is named; a name after a subcommand counts before that of its group."""
     from click.core import ParameterSource
 
-    if ctx.parent is None or ctx.get_parameter_source("home") is ParameterSource.COMMANDLINE:
-        return None
-    named = ctx.parent.get_parameter_source("home") is ParameterSource.COMMANDLINE
-    return ctx.parent.params["home"] if named else None
-
-
-def _home(value: str | None) -> "Home":
     from forecaster.files import as_home
 
+    named = [
+        each is not None and each.get_parameter_source("home") is ParameterSource.COMMANDLINE
+        for each in (ctx, ctx.parent)
+    ]
+    if ctx.parent is not None and named == [False, True]:
+        return ctx.parent.params["home"]
     return as_home(value)
 
 
@@ -175,9 +173,8 @@ class Bars:
 
     def __init__(self, bar: "Progress"):
         self._bar = bar
-        self._task: TaskID | None = None
-        self._label = ""
-        self._shard = ""
+        self._task = bar.add_task("", total=None, visible=False, note="")
+        self._label = self._shard = ""
 
     def sharding(self, done: int, total: int) -> None:
         """Name the shard that the next bars belong to, after ``done`` finished ones."""
@@ -185,11 +182,11 @@ class Bars:
 
     def fetching(self, done: int, total: int) -> None:
         """Show the number of series that have arrived or failed."""
-        self._show("Fetching", done, total, "")
+        self._show("Fetching", done, total)
 
     def counting(self, label: str) -> Callable[[int, int], None]:
         """Return a callback ``(done, total)`` that shows a bar with this label."""
-        return lambda done, total: self._show(label, done, total, "")
+        return functools.partial(self._show, label)
 
     def training(self, now: "TrainingProgress") -> None:
         """Show the progress of training; at first, that programs are being compiled."""
@@ -209,33 +206,24 @@ class Bars:
         label = "Tuning" if now.stage else "Training"
         self._show(f"{label}{self._shard}", now.stopped, now.members, note)
 
-    def _show(self, label: str, done: int, total: int, note: str) -> None:
+    def _show(self, label: str, done: int, total: int, note: str = "") -> None:
         if label != self._label:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(label, total=total, note="")
+            self._bar.reset(self._task, description=label, visible=True)
             self._label = label
-        assert self._task is not None
         self._bar.update(self._task, completed=done, total=total, note=note)
 
 
 @contextlib.contextmanager
 def bars() -> Iterator[Bars]:
     """Yield progress bars on standard error, removed at the end; without a terminal, no bars."""
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
     columns = (
         "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         "{task.fields[note]}",
     )  # fmt: skip
-    with Progress(*columns, console=_terminal(), transient=True) as bar:
-        yield Bars(bar)
-
-
-def _terminal() -> "Console":
-    """Return standard error as a console that draws nothing unless it is a terminal."""
-    from rich.console import Console
-
     terminal = Console(stderr=True)
     terminal.quiet = not terminal.is_terminal
-    return terminal
+    with Progress(*columns, console=terminal, transient=True) as bar:
+        yield Bars(bar)

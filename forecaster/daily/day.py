@@ -19,11 +19,8 @@ from forecaster.daily.kept import Kept, only_one
 from forecaster.daily.watch import Watch
 from forecaster.errors import ForecasterError, ForecasterWarning, WriteError
 from forecaster.files import (
-    PAGES,
-    TABLES,
     Home,
     Output,
-    check_output,
     make_folder,
     run_name,
 )
@@ -157,9 +154,6 @@ class _Day:
         if watch.tickers is not None:
             tickers = listed_tickers(watch.tickers) or read_universe(watch.tickers)
             refuse_alike(source, tickers)
-        for path in (watch.page, watch.scorecard, watch.summary):
-            if path is not None:
-                check_output(path, {**TABLES, **PAGES}, overwrite=True, option=watch.name)
         groups = None if watch.groups is None else read_groups(watch.groups)
         forecasts = None
         if watch.forecasts is not None:

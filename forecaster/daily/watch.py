@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from forecaster.errors import UsageError, printable
-from forecaster.files import PAGES, TABLES, is_database, is_url
+from forecaster.files import PAGES, TABLES, check_output, is_database, is_url
 from forecaster.forecasting import read_settings
 
 _DATABASE_FILE = re.compile(r"(sql:(?:sqlite|duckdb):///)([^:/$?][^:?]*)(\?.*)?")
@@ -156,20 +156,13 @@ _ENDINGS = {"forecasts": TABLES, "page": PAGES, "scorecard": PAGES, "summary": {
 
 
 def _check_outputs(where: str, watch: Watch) -> None:
-    """Raise UsageError for files of a wrong ending, without a folder, or the same file twice."""
+    """Raise UsageError for a file that cannot be written, or that is named twice."""
     written: dict[Path, str] = {}
     for name, endings in _ENDINGS.items():
         its: Path | str | None = getattr(watch, name)
         if its is None or is_database(str(its)) or is_url(str(its)):
             continue
-        path = Path(its)
-        if path.suffix.lower() not in endings:
-            raise UsageError(
-                f"{where}: {name}: expected a file that ends with {' or '.join(endings)}; "
-                f"got {path.name!r}"
-            )
-        if not path.parent.is_dir():
-            raise UsageError(f"{where}: {name}: there is no folder {path.parent}; make it first")
+        path = check_output(Path(its), endings, overwrite=True, option=f"{where}: {name} =").path
         if path in written:
             raise UsageError(f"{where}: {name} and {written[path]} are the same file, {path}")
         written[path] = name

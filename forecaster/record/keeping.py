@@ -64,10 +64,14 @@ def keep(home: Home, made: Made) -> Path:
     wrong clock dated that later than now, which would count as made after its outcome. Raises
     WriteError if the file cannot be written.
     """
+    import pyarrow as pa
+
     table, now = _table(made), datetime.now(UTC)
     of = hashlib.sha256(f"{made.source}\n{made.run[:STAMP]}".encode("utf-8", "replace"))
-    ours = of.hexdigest()[:6]
-    path = home.new_recorded(ours + _digest(table), now)
+    ours, content = of.hexdigest()[:6], pa.BufferOutputStream()
+    with pa.ipc.new_stream(content, table.schema) as writer:
+        writer.write_table(table)
+    path = home.new_recorded(ours + hashlib.sha256(content.getvalue()).hexdigest()[:12], now)
     stamp, _, digest = path.stem.rpartition("-")
     past = [
         there
@@ -76,7 +80,8 @@ def keep(home: Home, made: Made) -> Path:
     ]
     if past and past[-1].stem.endswith(digest) and list(readable(past[-1:])):
         return past[-1]
-    atomic.write_file(path, lambda to: write_table(_stamped(table, now), to))
+    stamps = pa.array([now] * len(table), pa.timestamp("ms", tz="UTC"))
+    atomic.write_file(path, lambda to: write_table(table.add_column(0, "made", stamps), to))
     join_small(home)
     return path
 
@@ -87,8 +92,9 @@ def _table(made: Made) -> "pa.Table":
 
     frame, names = made.frame, renamed_columns(made.frame, made.model, COLUMN)
     ids = frame["unique_id"].to_numpy()
-    each, counts = _counts(ids)
-    times, values = _latest(made.panel, [str(name) for name in each])
+    first = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    counts = np.diff(np.append(first, len(ids)))
+    times, values = _latest(made.panel, [str(name) for name in ids[first]])
     spread = lambda column: np.repeat(column, counts)  # noqa: E731
     constant = {"run": made.run, "source": made.source, "target": made.panel.target}
     columns = {name: pa.array([text] * len(ids)).dictionary_encode() for name, text in
@@ -107,12 +113,6 @@ def _table(made: Made) -> "pa.Table":
     return pa.table(columns)
 
 
-def _counts(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the series of a frame in order, and the number of rows of each."""
-    first = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
-    return ids[first], np.diff(np.append(first, len(ids)))
-
-
 def _latest(panel: Panel, ids: Sequence[str]) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return times and values of each series' latest row, and of the rows ``BEFORE`` steps earlier.
 
@@ -124,19 +124,3 @@ def _latest(panel: Panel, ids: Sequence[str]) -> tuple[list[np.ndarray], list[np
     values = panel.channel(panel.target) * price_factor(panel)[:, None]
     at = [np.array([p[max(0, len(p) - 1 - back)] for p in positions]) for back in (0, *BEFORE)]
     return [panel.times[a] for a in at], [values[rows, a].astype(float) for a in at]
-
-
-def _digest(table: "pa.Table") -> str:
-    """Return a short hash of a prediction's content."""
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return hashlib.sha256(sink.getvalue()).hexdigest()[:12]
-
-
-def _stamped(table: "pa.Table", now: datetime) -> "pa.Table":
-    import pyarrow as pa
-
-    return table.add_column(0, "made", pa.array([now] * len(table), pa.timestamp("ms", tz="UTC")))

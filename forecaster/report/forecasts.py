@@ -34,27 +34,20 @@ _ONE = (
 )
 
 
-class Compared(NamedTuple):
-    """An earlier forecast of each series, at the same steps ahead; NaN if there is none.
+class Changes(NamedTuple):
+    """Changes since an earlier forecast of each series, at the same steps; NaN if there is none.
 
     - ``when``: the origin of these forecasts, or the first and the last origin, as text
-    - ``origins``: the origin of each series, as numbers; None for a series without one
-    - ``width`` (series, step): the width of the band, as a share of the value at that time
-    - ``median`` (series, step): the median on the scale of today's prices
+    - ``origin``: the origin of each series, as numbers; None for a series without one
+    - ``width`` (series, step): the relative increase of the width of the band
+    - ``median`` (series, step): the increase of the median, on the scale of today's prices, as a
+      share of the base
     """
 
     when: str
-    origins: list[int | None]
+    origin: list[int | None]
     width: np.ndarray
     median: np.ndarray
-
-    def width_changes(self, width: np.ndarray) -> np.ndarray:
-        """Return the relative increase of widths since then, (series, step)."""
-        return width / np.where(self.width > 0, self.width, np.nan) - 1
-
-    def median_changes(self, median: np.ndarray, base: np.ndarray) -> np.ndarray:
-        """Return the increase of medians since then, as a share of ``base``; (series, step)."""
-        return (median - self.median) / base
 
 
 class Forecasts(NamedTuple):
@@ -146,7 +139,7 @@ def build_forecasts(made: Forecasts, path: Path) -> Path:
     Raises UsageError if the library that draws figures is missing.
     """
     latest, known = _latest(made)
-    compared = compared_with(made.record, latest, known, made.level, made.steps)
+    compared = _changes(made, latest, known)
     return html.write_page(
         path,
         title=f"Forecasts of {len(made.ids)} series",
@@ -160,28 +153,22 @@ def build_forecasts(made: Forecasts, path: Path) -> Path:
     )
 
 
-def compared_with(
-    record: pd.DataFrame | None,
-    latest: pd.DataFrame,
-    known: Mapping[str, pd.Series],
-    level: float,
-    steps: Sequence[int],
-) -> dict[str, Compared]:
-    """Return the previous forecasts (``LAST``), and those of a week ago (``WEEK``) if they differ.
+def _changes(
+    made: Forecasts, latest: pd.DataFrame, known: Mapping[str, pd.Series]
+) -> dict[str, Changes]:
+    """Return changes since the previous forecasts (``LAST``), and a week's (``WEEK``) if others.
 
-    - ``record``: the recorded forecasts of one source
     - ``latest``: ``origin`` and ``base`` of each series' new forecast
     - ``known``: the latest values of each series by time, in the units of the forecast
-    - ``level``, ``steps``: the band whose width is compared, and the steps ahead
     """
-    low, high = bounds_of(COLUMN, level)
+    (low, high), record = bounds_of(COLUMN, made.level), made.record
     if (
         record is None
         or low not in record
         or record["ds"].dtype.kind != latest["origin"].dtype.kind
     ):
         return {}
-    record = record[record["step"].isin(steps) & record[low].notna()]
+    record = record[record["step"].isin(made.steps) & record[low].notna()]
     dated = latest["origin"].dtype.kind == "M"
     origins = dict(zip(map(str, latest.index), latest["origin"], strict=True))
     found = {LAST: earlier(record, origins, np.timedelta64(1, "ns") if dated else 1)}
@@ -193,20 +180,21 @@ def compared_with(
         if found[WEEK].index.equals(found[LAST].index):
             del found[WEEK]
     return {
-        name: _compared(rows.assign(width=rows[high] - rows[low]), latest, known, steps)
+        name: _changes_since(rows.assign(width=rows[high] - rows[low]), made, latest, known)
         for name, rows in found.items()
         if len(rows)
     }
 
 
-def _compared(
-    rows: pd.DataFrame, latest: pd.DataFrame, known: Mapping[str, pd.Series], steps: Sequence[int]
-) -> Compared:
+def _changes_since(
+    rows: pd.DataFrame, made: Forecasts, latest: pd.DataFrame, known: Mapping[str, pd.Series]
+) -> Changes:
+    """Return the changes since earlier forecasts, which are rows of the record."""
     width, median = (
         rows.pivot_table(
             index="unique_id", columns="step", values=name, dropna=False, observed=True
         )
-        .reindex(index=latest.index, columns=list(steps))
+        .reindex(index=latest.index, columns=made.steps)
         .to_numpy(float)
         for name in ("width", COLUMN)
     )
@@ -216,14 +204,21 @@ def _compared(
         base = each["value"].to_numpy(float)
         now = [known[str(name)].get(time, np.nan) for name, time in each["origin"].items()]
         scale = np.array(now, float) / base
-    made = each["origin"].dropna()
-    first, last = made.min(), made.max()
-    return Compared(
-        show_time(last) if first == last else f"{show_time(first)} to {show_time(last)}",
+    width = width / base[:, None]
+    now = made.column(made.model)[:, [step - 1 for step in made.steps]]
+    origins = each["origin"].dropna()
+    return Changes(
+        _span(origins),
         [None if pd.isna(t) else as_numbers(pd.Index([t]))[0] for t in each["origin"]],
-        width / base[:, None],
-        median * scale[:, None],
+        _widths(made, latest) / np.where(width > 0, width, np.nan) - 1,
+        (now - median * scale[:, None]) / latest["base"].to_numpy()[:, None],
     )
+
+
+def _span(times: pd.Series) -> str:
+    """Return the first and the last of some times as text, or the only one."""
+    first, last = times.min(), times.max()
+    return show_time(last) if first == last else f"{show_time(first)} to {show_time(last)}"
 
 
 def _latest(made: Forecasts) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
@@ -255,8 +250,7 @@ def _widths(made: Forecasts, latest: pd.DataFrame) -> np.ndarray:
 
 
 def _lead(made: Forecasts, latest: pd.DataFrame) -> str:
-    first, last = latest["origin"].min(), latest["origin"].max()
-    when = show_time(last) if first == last else f"{show_time(first)} to {show_time(last)}"
+    when = _span(latest["origin"])
     ahead = "one step" if made.horizon == 1 else f"1 to {made.horizon} steps"
     rungs = f" ({counted(made.rungs)})" if made.rungs else ""
     return (
@@ -273,7 +267,7 @@ def _notices(made: Forecasts) -> Iterator[str]:
 
 
 def _cards(
-    made: Forecasts, latest: pd.DataFrame, compared: Mapping[str, Compared]
+    made: Forecasts, latest: pd.DataFrame, compared: Mapping[str, Changes]
 ) -> Iterator[html.Card]:
     """Yield the headlines, which are about the last step."""
     width = _widths(made, latest)
@@ -293,7 +287,7 @@ def _cards(
         "\N{NARROW NO-BREAK SPACE}%",
     )
     for then in list(compared.values())[:1]:
-        change = then.width_changes(width)[:, -1]
+        change = then.width[:, -1]
         if np.isfinite(change).any():
             yield html.Card(
                 f"{np.nanmedian(change):+.1%}".replace("-", "\N{MINUS SIGN}"),
@@ -310,7 +304,7 @@ def _cards(
     )
 
 
-def _sections(made: Forecasts, compared: Mapping[str, Compared]) -> Iterator[html.Section]:
+def _sections(made: Forecasts, compared: Mapping[str, Changes]) -> Iterator[html.Section]:
     what = "“late”, “jumped” or “frozen” data"
     what = f"groups, and {what}" if made.groups else what
     yield html.Section("every", "Every series", _TABLE.format(what=what))
@@ -360,7 +354,7 @@ def _data(
     made: Forecasts,
     latest: pd.DataFrame,
     known: Mapping[str, pd.Series],
-    compared: Mapping[str, Compared],
+    compared: Mapping[str, Changes],
 ) -> Json:
     """Return the data that ``forecasts.js`` draws."""
     base = latest["base"].to_numpy()[:, None]
@@ -394,9 +388,9 @@ def _data(
         "compared": {
             name: {
                 "when": then.when,
-                "origin": then.origins,
-                "width": rounded(then.width_changes(width).T),
-                "median": rounded(then.median_changes(made.column(made.model)[:, at], base).T),
+                "origin": then.origin,
+                "width": rounded(then.width.T),
+                "median": rounded(then.median.T),
             }
             for name, then in compared.items()
         },
