@@ -1,6 +1,7 @@
 """A server of S3's protocol here, by moto, and errors that must not show its credentials."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +44,11 @@ def said(kind: type[ForecasterError], call: Callable[[], object]) -> str:
     text = str(caught.value)
     assert "geheim" not in text and "Traceback" not in text and "\n" not in text
     return text
+
+
+def holding(secret: str, folder: Path) -> list[Path]:
+    """Return the files below a folder that hold a text, or are named so."""
+    texts = {secret.encode(), secret.encode("utf-16-le")}
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(found) > 3
+    return [p for p in found if secret in str(p) or any(text in p.read_bytes() for text in texts)]

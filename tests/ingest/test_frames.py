@@ -223,23 +223,6 @@ def test_predict_takes_frames(model, panel):
         fc.predict(model, panel, **columns)
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("kind", ["long", "wide"])
-def test_files_are_read_by_the_same_rules(tmp_path, ending, kind):
-    table = long() if kind == "long" else wide().reset_index()
-    path = tmp_path / f"sales.{ending}"
-    if ending == "csv":
-        table.assign(Date=table["Date"].dt.strftime("%d%m%Y")).to_csv(path, index=False)
-    else:
-        table.to_parquet(path, index=False)
-    columns: Any = {**(STORES if kind == "long" else WIDE)}
-    if ending == "csv":
-        columns["date_format"] = "%d%m%Y"
-    panel = fc.load_panel(f"files:{path}", **columns)
-    assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
-    np.testing.assert_allclose(panel.values, fc.load_panel(wide(), wide=True).values, rtol=1e-12)
-
-
 def test_a_frame_saved_with_its_index(tmp_path):
     wide().rename_axis(None).to_csv(tmp_path / "a.csv")
     wide().rename_axis(None).to_parquet(tmp_path / "a.parquet")

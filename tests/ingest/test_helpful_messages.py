@@ -14,21 +14,6 @@ def load(times, tmp_path, **options):
     return fc.load_panel(f"files:{tmp_path / 'x.csv'}", **options)
 
 
-def test_24_in_a_column_of_its_own(tmp_path):
-    times = pd.DataFrame({"date": ["2026-01-30"] * 2, "time": ["23:00", "24:00"], "close": [1, 2]})
-    times.to_csv(tmp_path / "A.csv", index=False)
-    panel = fc.load_panel(f"files:{tmp_path / 'A.csv'}")
-    assert pd.DatetimeIndex(panel.times)[-1] == pd.Timestamp("2026-01-31")
-
-
-@pytest.mark.parametrize(
-    "wrong", ["2026-01-30 24:01", "2026-01-30 24:00:01", "2026-01-30 10:24:00:5"]
-)
-def test_other_times_with_24_are_none(wrong, tmp_path):
-    with pytest.raises(DataError, match="is not a date"):
-        load(["2026-01-30 10:00", wrong], tmp_path)
-
-
 @pytest.mark.parametrize(
     ("hour", "repeats"),
     [("2025-10-26 02:00", True), ("2025-11-02 01:30", True), ("2025-10-26 05:00", False),

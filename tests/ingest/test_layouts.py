@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forecaster.errors import DataError, ForecasterError, ForecasterWarning
+from forecaster.errors import DataError, ForecasterError
 from forecaster.files import Home
 from forecaster.ingest import load_panel, open_source
 from forecaster.ingest.tables.file_reader import read_series
@@ -71,6 +71,7 @@ def test_a_stooq_file_of_minutes_keeps_its_clock(tmp_path):
         (["9:30 AM", "9:30 PM"], ["09:30:00", "21:30:00"]),
         (["9:30:15AM", "12:00:00 pm"], ["09:30:15", "12:00:00"]),
         (["09:30:00.000", "10:30:00.500"], ["09:30:00.000", "10:30:00.500"]),
+        (["23:00", "24:00"], ["23:00:00", "24:00:00"]),
     ],
 )
 def test_times_of_day_in_a_column_of_their_own(tmp_path, clocks, read):
@@ -113,28 +114,21 @@ cells = st.one_of(
 )  # fmt: skip
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+tables = st.lists(st.lists(cells, max_size=6), min_size=1, max_size=6).map(
+    lambda rows: "\n".join(",".join(row) for row in rows).encode("utf-8", "surrogatepass")
 )
-@given(header=st.lists(cells, max_size=6), rows=st.lists(st.lists(cells, max_size=6), max_size=5))
-def test_any_csv_is_read_or_refused_with_one_clear_error(tmp_path, header, rows):
-    path = tmp_path / "any.csv"
-    text = "\n".join(",".join(line) for line in [header, *rows])
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    with contextlib.suppress(ForecasterError):
-        for name, frame in read_series(path).items():
-            assert name.strip() and len(frame) and set(frame["unique_id"]) == {name}
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(raw=st.binary(max_size=400))
-def test_any_bytes_are_read_or_refused(tmp_path, raw):
+@given(raw=st.one_of(tables, st.binary(max_size=400)))
+def test_any_file_is_read_or_refused_with_one_clear_error(tmp_path, raw):
     for name in ("any.csv", "any.parquet", "any.csv.gz"):
         (tmp_path / name).write_bytes(raw)
         with contextlib.suppress(ForecasterError):
-            read_series(tmp_path / name)
+            for series, frame in read_series(tmp_path / name).items():
+                assert series.strip() and len(frame) and set(frame["unique_id"]) == {series}
 
 
 def long(**columns) -> pd.DataFrame:
@@ -190,11 +184,6 @@ def test_a_file_without_a_header_loses_no_row(tmp_path, text):
 )
 def test_a_price_is_a_stocks_beside_other_columns_of_prices(columns, target):
     assert load_panel(long(**columns).drop(columns="y")).target == target
-
-
-def test_names_that_differ_in_spaces_alone_are_one_series_with_a_warning():
-    with pytest.warns(ForecasterWarning, match="'A' is written in two ways"):
-        assert load_panel(long(unique_id=["A", "A ", "A", "A"])).ids == ("A",)
 
 
 @pytest.mark.parametrize("column", ["ds", "y"])

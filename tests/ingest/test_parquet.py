@@ -11,7 +11,6 @@ import pytest
 
 from forecaster.errors import DataError
 from forecaster.ingest import open_source
-from tests.conftest import prices
 
 
 @pytest.mark.parametrize("column", ["unique_id", "ds"])
@@ -41,15 +40,3 @@ def test_a_footer_that_ends_pyarrows_process_does_not_end_ours(tmp_path):
         capture_output=True, check=False, text=True,
     )  # fmt: skip
     assert done.returncode == 1 and "DataError" in done.stderr, done.stderr
-
-
-def test_dates_as_texts_are_read_from_parquet_as_before(tmp_path):
-    table = prices("AAA", 40)
-    table.to_parquet(tmp_path / "texts.parquet")
-    table.assign(date=pd.to_datetime(table["date"])).to_parquet(tmp_path / "dates.parquet")
-    read = [
-        next(open_source(f"files:{tmp_path / name}.parquet").fetch(["AAA"])).frame
-        for name in ("texts", "dates")
-    ]
-    assert read[0] is not None and read[1] is not None
-    pd.testing.assert_frame_equal(read[0], read[1])

@@ -123,7 +123,8 @@ def test_it_is_refused_with_what_helps(tmp_path, case):
         load(tmp_path, text)
 
 
-def test_names_in_two_forms_of_unicode_are_one_series(tmp_path):
-    text = "unique_id,ds,y\nCaf\u00e9,2026-10-01,1\nCafe\u0301,2026-10-02,1\n"
+@pytest.mark.parametrize("other", ["Cafe\u0301", "Caf\u00e9 "])
+def test_names_in_two_forms_of_unicode_are_one_series(tmp_path, other):
+    text = f"unique_id,ds,y\nCaf\u00e9,2026-10-01,1\n{other},2026-10-02,1\n"
     with pytest.warns(ForecasterWarning, match="'Caf\u00e9' is written in two ways"):
         assert load(tmp_path, text).ids == ("Caf\u00e9",)

@@ -12,12 +12,12 @@ import pytest
 
 from forecaster.daily import read_watch
 from forecaster.errors import DataError, ForecasterError, SourceError, UsageError
-from forecaster.files import Home
-from forecaster.ingest import Store, load_panel, open_source
+from forecaster.ingest import load_panel, open_source
 from forecaster.ingest.sources import sql
 from forecaster.ingest.sources.sql_url import read_database_url
 from tests.conftest import error, prices, run
 from tests.postgresql import SECRET, Server, secrets, server
+from tests.s3 import holding, said
 
 pytest.importorskip("sqlalchemy")
 __all__ = ["secrets", "server"]  # fixtures
@@ -40,12 +40,6 @@ def put(path: Path, table: pd.DataFrame, name: str = "prices") -> None:
 
 def load(path: Path, query: str = "prices", **options):
     return load_panel(f"sql:sqlite:///{path}", query=query, **options)
-
-
-def said(kind: type[ForecasterError], call: Callable[[], object]) -> str:
-    with pytest.raises(kind) as caught:
-        call()
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +76,6 @@ def test_a_query_gives_what_a_file_with_its_rows_gives(tmp_path, database, query
         ("SELECT date, close FROM prices", DataError, "no column 'ticker', and dates repeat"),
         ("SELECT ticker, date FROM prices", DataError, "no column 'close'"),
         ("SELECT *, iif(volume > 5000, 'EUR', 'USD') AS currency FROM prices", DataError, "'USD'"),
-        ("SELECT * FROM prices UNION ALL SELECT * FROM prices", DataError, "more than one row"),
         (" ", UsageError, "--query is empty"),
         *((f"{before}\n{wrong}", SourceError, "--query takes one SELECT")
           for before in ("-- prices" + " " * 40, "/* a */" + " " * 40, "(" + "\n" * 40)
@@ -215,14 +208,6 @@ def test_commands_keep_no_secret_of_a_database(tmp_path, monkeypatch):
     assert not holding("geheimnis", home)
 
 
-def holding(secret: str, folder: Path) -> list[Path]:
-    """The files below a folder that hold a text, as it is or as in a URL."""
-    texts = {secret.encode(), secret.encode("utf-16-le")}
-    found = [path for path in folder.rglob("*") if path.is_file()]
-    assert len(found) > 3
-    return [path for path in found if any(text in path.read_bytes() for text in texts)]
-
-
 def test_duckdb(tmp_path):
     pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
@@ -280,29 +265,6 @@ def test_postgresql_gives_the_rows_of_a_query_that_can_only_read(kurse):
     for change in changes:
         assert SECRET not in said(ForecasterError, lambda q=change: load_panel(server.url, query=q))
     assert load_panel(server.url, query="public.Kürse", time_col="day").ids == got.ids
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("secrets")
-def test_nothing_keeps_the_password_of_postgresql(kurse, tmp_path, settings):
-    server = kurse
-    home, query = tmp_path / "home", 'SELECT symbol, day, close FROM "Kürse"'
-    source = ("--source", server.url, "--query", query, "--home", home)
-    outputs = [
-        run("fit", *source, "--config", settings),
-        run("evaluate", *source, "--config", settings, "--windows", "5"),
-        run("predict", "--all", "--home", home),
-        run("ingest", *source, "--refresh"),
-        run("status", "--home", home),
-    ]
-    assert [each.exit_code for each in outputs] == [0] * 5, [each.output for each in outputs]
-    wrong = run("ingest", "--source", server.wrong, "--query", query, "--home", home)
-    assert wrong.exit_code == 1 and "authentication failed" in wrong.stderr
-    for secret in (SECRET, "ge%2Fh%23im", "ge/h#im"):
-        assert not any(secret in each.output for each in (*outputs, wrong))
-        assert not holding(secret, home)
-    (store,) = Store.all_of(Home(home))
-    assert "me:" not in store.source and store.source.endswith(f"#{query}")
 
 
 def test_a_server_that_cannot_be_reached_is_said_without_secrets(tmp_path):

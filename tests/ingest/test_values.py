@@ -47,33 +47,6 @@ def test_an_infinite_number_in_a_file_is_an_error(tmp_path, column, written):
         fc.load_panel(frame)
 
 
-def test_an_infinite_number_of_a_wide_table_is_an_error(tmp_path):
-    frame = pd.DataFrame({"date": DAYS, "north": [1.0, 2.0, 3.0], "south": [1.0, np.inf, 3.0]})
-    with pytest.raises(DataError, match="row 2, column 'south': inf is not a number"):
-        load_as("parquet", frame, tmp_path, wide=True)
-
-
-NO_SERIES = {
-    "text": ["ok", "", "bad"],
-    "categories": pd.Categorical(["ok", "bad", "ok"]),
-    "currencies": ["EUR", "EUR", "EUR"],
-    "times": DAYS,
-    "yes and no": [True, False, True],
-}
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
-@pytest.mark.parametrize("kind", NO_SERIES)
-def test_a_column_of_a_wide_table_that_is_no_series_is_refused(tmp_path, kind, ending):
-    frame = pd.DataFrame({"date": DAYS, "north": [1.5, 2.5, 3.5], "note": NO_SERIES[kind]})
-    row = "line 2" if ending == "csv" else "row 1"
-    message = (
-        rf"{row}, column 'note': .* is not a number\. Each column of this table beside the dat"
-    )
-    with pytest.raises(DataError, match=message):
-        load_as(ending, frame, tmp_path, wide=True)
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 def test_a_column_of_numbers_as_text_is_a_series_of_a_wide_table(tmp_path, ending):
     texts = {"north": ["1.5", "", "3.5"], "currency": ["EUR"] * 3}
@@ -149,7 +122,9 @@ def test_what_is_no_number_is_not_made_one(kind):
     for column in ("close", "volume"):
         with pytest.raises(DataError, match=f"row 1, column '{column}': .* is not a number"):
             fc.load_panel(prices(**{column: OTHERS[kind]}))
-    with pytest.raises(DataError, match=r"row 1, column 'a': .* is not a number"):
+    with pytest.raises(
+        DataError, match=r"row 1, column 'a': .* is not a number(\. Each colu|; it is)"
+    ):
         fc.load_panel(pd.DataFrame({"date": DAYS, "a": OTHERS[kind]}), wide=True)
     if "large" not in kind and "9,000" not in kind:
         assert fc.load_panel(prices(more=OTHERS[kind]), target_col="close").mask.sum() == 3
