@@ -10,9 +10,12 @@ companion, its potential c; one complex parameter, a0 + i a1, smooths both::
 In the full form the season's parts are smoothed in the same way, each once a season, by another
 complex parameter; in the partial form by a real one.
 
-The initial state is back-cast (:mod:`forecaster.classical.ces_states`), as in the library
-statsforecast; there, parameters need not be stable. Initial states with the least squared errors
-make forecasts explode.
+The initial state is back-cast, as in the library statsforecast: values are filtered forwards from a
+guess, backwards from where that ends, and forwards again. At the last value, the state forecasts
+the step after it, and is used as though it forecast the last value. In statsforecast parameters
+need not be stable. Initial states with the least squared errors make forecasts explode.
+
+Every operation is on single elements, so the bits of a series do not depend on those beside it.
 """
 
 import itertools
@@ -22,23 +25,16 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.classical.ces_states import (
-    STABLE,
-    CesForm,
-    Parameters,
-    PerModel,
-    Piece,
-    Row,
-    ahead_of,
-    guesses,
-    initial_of,
-    is_stable,
-    pieces,
-    squares_of,
-)
 from forecaster.classical.ets import MOST_SEASON, Season
+from forecaster.classical.theta import seasonal_terms
 
+Row: TypeAlias = Float[np.ndarray, " time"]
+Parameters: TypeAlias = Float[np.ndarray, "series model parameter"]
+PerModel: TypeAlias = Float[np.ndarray, "series model"]
 ByParameter: TypeAlias = Float[np.ndarray, "series parameter"]
+
+STABLE = np.array([1.3, 1.0, 0.0]), np.array([1.3, 1.0, 1.0, 1.0])
+"""Parameters that are stable: without a season or in the partial form; in the full form."""
 
 LEARNED_FROM = 256
 """Parameters are searched for on a series' latest values, at most this many."""
@@ -56,13 +52,308 @@ _ROUNDS, _FULL_ROUNDS = 12, 6  # rounds of that search
 _STEEPEST = 10.0  # largest ratio of squares beside the best point to squares at it, in that search
 _FARTHEST = 4.0  # largest step downhill, in units of the present steps
 _LEAST = 1e-30  # smallest square, in squares of a series' mean absolute value
+_SERIES = 1024  # number of series that are fitted at a time
+_KINDS = ("none", "partial", "full")  # forms, each with a parameter more
+_GROWTH = 0.25  # an initial state's error may grow by about this share over the whole series
+_FIRST = 10  # number of first values whose mean is the guess of the level
+_POTENTIAL = 1.1  # guessed ratio of a level to its potential
+_FEWEST = 5  # values
+_ELEMENTS = 2**16  # series times models that are filtered at a time; they fit in a cache
+_MOST = 1e150  # bound of forecasts, in multiples of the latest state
 
 
-class Found(NamedTuple):
-    """The parameters of each series, and the sum of its squared errors."""
+class CesForm(NamedTuple):
+    """A form of complex exponential smoothing.
 
-    parameters: ByParameter
-    squares: Float[np.ndarray, " series"]
+    - ``kind``: "none", "partial" or "full", as of :class:`Ces`
+    - ``season``: steps in a season; 1 for none
+    """
+
+    kind: str
+    season: int
+
+    @property
+    def seasonal(self) -> bool:
+        """Whether the form has a season."""
+        return self.kind != "none"
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters."""
+        return 2 + _KINDS.index(self.kind)
+
+    @property
+    def states(self) -> int:
+        """The number of states."""
+        return 2 + _KINDS.index(self.kind) * self.season
+
+    @property
+    def fewest(self) -> int:
+        """The number of values that a series needs."""
+        return max(_FEWEST, 2 * self.season + 1) if self.seasonal else _FEWEST
+
+    def split(self, state: np.ndarray) -> "State":
+        """Return the parts of a state (state, ...)."""
+        return State(state[0], state[1], state[2 : 2 + self.season], state[2 + self.season :])
+
+
+class State(NamedTuple):
+    """The states of models of series; the season of a step stands at it, modulo the season.
+
+    Where those of one model after every value are kept, steps take the place of models, and of
+    seasons, which begin with the initial ones.
+    """
+
+    level: PerModel
+    potential: PerModel
+    season: Float[np.ndarray, "season series model"]
+    hidden: Float[np.ndarray, "season series model"]  # the season's potential
+
+
+class Piece(NamedTuple):
+    """Some series, the longest first.
+
+    - ``where``: their positions among all series
+    - ``values``: zeros after the last value
+    - ``lengths``: the number of values of each
+    - ``active``: the number of series that have a value at each step
+    """
+
+    where: Int[np.ndarray, " series"]
+    values: Float[np.ndarray, "time series"]
+    lengths: Int[np.ndarray, " series"]
+    active: list[int]
+
+
+def pieces(rows: Sequence[Row], most: int) -> Iterator[Piece]:
+    """Yield all series in pieces, the longest first; a piece has a limited number of series."""
+    lengths = np.array([len(row) for row in rows], int)
+    order = np.argsort(-lengths, kind="stable")
+    for begin in range(0, len(order), most):
+        where = order[begin : begin + most]
+        longest = int(lengths[where[0]])
+        values = np.zeros((longest, len(where)))
+        for number, position in enumerate(where):
+            values[: lengths[position], number] = rows[position]
+        active = (lengths[where] > np.arange(longest)[:, None]).sum(1)
+        yield Piece(where, values, lengths[where], active.tolist())
+
+
+def guesses(form: CesForm, rows: Sequence[Row]) -> Float[np.ndarray, "state series"]:
+    """Return states to begin the back-casting with."""
+    out = np.empty((form.states, len(rows)))
+    for number, row in enumerate(rows):
+        level = row[: form.season if form.seasonal else _FIRST].mean()
+        season = seasonal_terms(row, form.season) if form.seasonal else np.empty(0)
+        hidden = season / _POTENTIAL if form.kind == "full" else np.empty(0)
+        out[:, number] = np.concatenate([[level, level / _POTENTIAL], season, hidden])
+    return out
+
+
+def initial_of(
+    form: CesForm,
+    rows: Sequence[Row],
+    parameters: Float[np.ndarray, "series parameter"],
+) -> Float[np.ndarray, "state series"]:
+    """Return the back-cast initial state of each series."""
+    out = guesses(form, rows)
+    for piece in pieces(rows, len(rows)):
+        where = piece.where
+        found = back_cast(form, piece, parameters[where, None], out[:, where])
+        parts = [found.level[None], found.potential[None], found.season, found.hidden]
+        out[:, where] = np.concatenate(parts)[:, :, 0]
+    return out
+
+
+def squares_of(
+    form: CesForm,
+    piece: Piece,
+    parameters: Parameters,
+    stable: Bool[np.ndarray, "series model"],
+    guess: Float[np.ndarray, "state series"],
+) -> PerModel:
+    """Return the sum of squared one-step errors, from back-cast initial states.
+
+    Infinite where parameters are not stable.
+    """
+    fixed = STABLE[form.kind == "full"][: form.parameters]
+    parameters = np.where(stable[..., None], parameters, fixed)
+    out = np.empty(stable.shape)
+    most = max(1, _ELEMENTS // len(out))
+    for begin in range(0, len(out[0]), most):
+        models = slice(begin, begin + most)
+        state = back_cast(form, piece, parameters[:, models], guess)
+        out[:, models] = filtered(form, piece, parameters[:, models], state)
+    return np.where(stable, out, np.inf)
+
+
+def back_cast(
+    form: CesForm,
+    piece: Piece,
+    parameters: Parameters,
+    guess: Float[np.ndarray, "state series"],
+) -> State:
+    """Return initial states, by filtering forwards from a guess and then backwards."""
+    state = form.split(np.repeat(guess[:, :, None], parameters.shape[1], axis=2))
+    for backwards in (False, True):
+        filtered(form, piece, parameters, state, backwards=backwards)
+    return state
+
+
+def filtered(
+    form: CesForm,
+    piece: Piece,
+    parameters: Parameters,
+    state: State,
+    *,
+    backwards: bool = False,
+    keep: State | None = None,
+) -> PerModel:
+    """Move states over all values, in place; return the sums of squared one-step errors.
+
+    ``keep`` takes the states after each value, of one model
+    """
+    level_weights = _weights(parameters[:, :, 0], parameters[:, :, 1])
+    full = form.kind == "full"
+    season_weights = _weights(parameters[:, :, 2], parameters[:, :, 3]) if full else ()
+    squares, errors, moved = (np.zeros(parameters.shape[:2]) for _ in range(3))
+    steps = range(len(piece.values))
+    for step in reversed(steps) if backwards else steps:
+        rows = slice(piece.active[step])
+        level, error, other = state.level[rows], errors[rows], moved[rows]
+        np.subtract(piece.values[step, rows, None], level, out=error)
+        if form.seasonal:
+            season = state.season[step % form.season, rows]
+            error -= season
+            if full:
+                hidden = state.hidden[step % form.season, rows]
+                _move(season, hidden, error, season_weights, rows, other)
+            else:
+                np.multiply(parameters[rows, :, 2], error, out=other)
+                season += other
+        _move(level, state.potential[rows], error, level_weights, rows, other)
+        error *= error
+        squares[rows] += error
+        if keep:
+            keep.level[step], keep.potential[step] = state.level[:, 0], state.potential[:, 0]
+            for kept, now in ((keep.season, state.season), (keep.hidden, state.hidden)):
+                if len(kept):
+                    kept[form.season + step] = now[step % form.season, :, 0]
+    return squares
+
+
+def _weights(real: PerModel, imaginary: PerModel) -> tuple[PerModel, ...]:
+    """Return the factors by which potential and error change the level, and the potential."""
+    return imaginary - 1, real - imaginary, 1 - real, real + imaginary
+
+
+def _move(
+    level: np.ndarray,
+    potential: np.ndarray,
+    error: np.ndarray,
+    weights: tuple[PerModel, ...],
+    rows: slice,
+    other: np.ndarray,
+) -> None:
+    """Move a level and its potential over an error, in place, as this is where the time goes."""
+    onto_level, gain_level, onto_potential, gain_potential = weights
+    np.multiply(onto_level[rows], potential, out=other)
+    potential *= onto_potential[rows]
+    potential += level
+    level += other
+    np.multiply(gain_level[rows], error, out=other)
+    level += other
+    np.multiply(gain_potential[rows], error, out=other)
+    potential += other
+
+
+def ahead_of(
+    form: CesForm,
+    piece: Piece,
+    parameters: Float[np.ndarray, "series parameter"],
+    initial: Float[np.ndarray, "state series"],
+    horizon: int,
+) -> Float[np.ndarray, "time series horizon"]:
+    """Return the forecasts made at every value."""
+    steps, series = piece.values.shape
+    begin = form.split(initial)
+    later = [((0, steps if len(part) else 0), (0, 0)) for part in begin[2:]]
+    kept = State(*np.empty((2, steps, series)), *map(np.pad, begin[2:], later))
+    state = form.split(initial[:, :, None].copy())
+    filtered(form, piece, parameters[:, None], state, keep=kept)
+    on_level, on_potential = np.ones(series), np.zeros(series)
+    on_season, on_hidden = np.ones(series), np.zeros(series)
+    out = np.empty((steps, series, horizon))
+    for ahead in range(horizon):
+        out[:, :, ahead] = on_level * kept.level + on_potential * kept.potential
+        on_level, on_potential = _onwards(on_level, on_potential, parameters[:, :2])
+        latest = slice(1 + ahead % form.season, 1 + ahead % form.season + steps)
+        if form.kind == "partial":
+            out[:, :, ahead] += kept.season[latest]
+        elif form.kind == "full":
+            if ahead and ahead % form.season == 0:
+                on_season, on_hidden = _onwards(on_season, on_hidden, parameters[:, 2:])
+            out[:, :, ahead] += on_season * kept.season[latest] + on_hidden * kept.hidden[latest]
+    return out
+
+
+def _onwards(
+    on_level: np.ndarray,
+    on_potential: np.ndarray,
+    parameters: Float[np.ndarray, "series 2"],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights of the latest level and potential, one step further ahead."""
+    real, imaginary = parameters.T
+    return (
+        np.clip(on_level + on_potential, -_MOST, _MOST),
+        np.clip(on_level * (imaginary - 1) + on_potential * (1 - real), -_MOST, _MOST),
+    )
+
+
+def is_stable(
+    form: CesForm, parameters: Parameters, lengths: Int[np.ndarray, " series"]
+) -> Bool[np.ndarray, "series model"]:
+    """Return whether errors of the initial state fade, or hardly grow.
+
+    The roots of the moving-average polynomial, the determinant of zI - D, must lie inside a circle.
+    """
+    radius = 1 + _GROWTH / lengths[:, None]
+    of_forecasts, of_errors = _polynomials(parameters[..., 0], parameters[..., 1])
+    if not form.seasonal:
+        return _inside(of_errors, radius)
+    if form.kind == "full":
+        before, after = _polynomials(parameters[..., 2], parameters[..., 3])
+    else:
+        one, smoothing = np.ones(parameters.shape[:-1]), parameters[..., 2]
+        before, after = np.array([one, -one]), np.array([one, smoothing - one])
+    polynomial = np.zeros((form.season * (len(before) - 1) + 3, *parameters.shape[:-1]))
+    for power, (forecast, error) in enumerate(zip(before, after, strict=True)):
+        begin = form.season * power
+        polynomial[begin : begin + 3] += forecast * of_errors + (error - forecast) * of_forecasts
+    return _inside(polynomial, radius)
+
+
+def _polynomials(real: PerModel, imaginary: PerModel) -> tuple[np.ndarray, np.ndarray]:
+    """Return the determinants of zI - F and of zI - D for a level and its potential."""
+    one = np.ones_like(real)
+    of_forecasts = np.array([one, real - 2, 2 - real - imaginary])
+    trace, determinant = 2 - 2 * real + imaginary, 2 - 3 * real - imaginary + real**2 + imaginary**2
+    return of_forecasts, np.array([one, -trace, determinant])
+
+
+def _inside(
+    polynomial: Float[np.ndarray, "power series model"], radius: Float[np.ndarray, "series 1"]
+) -> Bool[np.ndarray, "series model"]:
+    """Return whether all roots lie inside a circle (Schur 1917); the highest power stands first."""
+    degree = len(polynomial) - 1
+    rest = polynomial * radius ** np.arange(degree, -1, -1.0)[:, None, None]
+    inside = np.ones(rest.shape[1:], bool)
+    for _ in range(degree):
+        last = rest[-1] / rest[0]
+        inside &= np.abs(last) < 1
+        last = np.where(inside, last, 0.0)
+        rest = (rest - last * rest[::-1])[:-1]
+    return inside
 
 
 class Problem(NamedTuple):
@@ -86,8 +377,8 @@ class Problem(NamedTuple):
         return squares_of(self.form, self.piece, parameters, self.stable(parameters), self.guess)
 
 
-def search(problem: Problem, grid: Parameters) -> Found:
-    """Return the stable parameters with the least squared errors found near the best of a grid.
+def search(problem: Problem, grid: Parameters) -> tuple[ByParameter, Float[np.ndarray, " series"]]:
+    """Return stable parameters near the best of a grid, and the sums of their squared errors.
 
     ``grid``: one for all series, or one for each
     """
@@ -98,7 +389,7 @@ def search(problem: Problem, grid: Parameters) -> Found:
     steps, rounds = _STEPS[: form.parameters], _ROUNDS
     if form.kind == "full":
         steps, rounds = _FULL_STEPS, _FULL_ROUNDS
-    return Found(*_closer(problem, parameters, best, steps, rounds))
+    return _closer(problem, parameters, best, steps, rounds)
 
 
 def _for_each(
@@ -124,12 +415,15 @@ def _closer(
     - ``best``: the sums of squared errors of the given parameters
     - ``steps``: the first steps to the sides, by parameter
     """
-    sides = _sides(problem.form.parameters)
+    size = problem.form.parameters
+    forwards = np.eye(size)
+    one, other = np.triu_indices(size, 1)
+    sides = np.concatenate([forwards, -forwards, forwards[one] + forwards[other]])
     step = np.tile(steps, (len(parameters), 1))
     for _ in range(rounds):
         tried = _bounded(parameters[:, None] + step[:, None] * sides)
         around = problem.squares(tried)
-        moves = _downhill(best, around, problem.form.parameters)
+        moves = _downhill(best, around, size)
         downhill = _bounded(parameters + step * moves)[:, None]
         tried = np.concatenate([tried, downhill], axis=1)
         below = problem.squares(downhill)
@@ -165,13 +459,6 @@ def _bounded(parameters: np.ndarray) -> np.ndarray:
     return np.clip(parameters, LOWEST[:size], HIGHEST[:size])
 
 
-def _sides(size: int) -> Float[np.ndarray, "side parameter"]:
-    """Return steps forwards in each parameter, backwards in each, and forwards in each pair."""
-    forwards = np.eye(size)
-    one, other = np.triu_indices(size, 1)
-    return np.concatenate([forwards, -forwards, forwards[one] + forwards[other]])
-
-
 def _downhill(
     best: Float[np.ndarray, " series"], around: Float[np.ndarray, "series side"], size: int
 ) -> Float[np.ndarray, "series parameter"]:
@@ -192,9 +479,6 @@ def _downhill(
     return np.matmul(directions, along[:, :, None])[:, :, 0]
 
 
-_SERIES = 1024  # number of series that are fitted at a time
-
-
 class Ces(NamedTuple):
     """The model of one series.
 
@@ -213,10 +497,10 @@ class Ces(NamedTuple):
 
     def fits(self) -> bool:
         """Return whether it has the parameters and the states of its form."""
-        of_form = {"none": (2, 0), "partial": (3, 1), "full": (4, 2)}
-        parameters, states = of_form.get(self.form, (0, 0))
-        sizes = parameters, 2 + states * self.season
-        return (len(self.parameters), len(self.initial)) == sizes
+        if self.form not in _KINDS:
+            return False
+        form = CesForm(self.form, self.season)
+        return (len(self.parameters), len(self.initial)) == (form.parameters, form.states)
 
 
 def fit_ces(rows: Sequence[Row], season: int) -> list[Ces | None]:
@@ -230,7 +514,8 @@ def fit_ces(rows: Sequence[Row], season: int) -> list[Ces | None]:
     fitted: list[Ces | None] = [None] * len(rows)
     least = np.full(len(rows), np.inf)
     partial: dict[int, tuple[float, ...]] = {}
-    for form in _forms(season):
+    kinds = _KINDS[1:] if 1 < season <= MOST_SEASON else ()
+    for form in [CesForm("none", 1), *(CesForm(kind, season) for kind in kinds)]:
         enough = [where for where, row in enumerate(rows) if len(row) >= form.fewest]
         begin = [partial[where] for where in enough] if form.kind == "full" else None
         some = [rows[where] for where in enough]
@@ -243,11 +528,6 @@ def fit_ces(rows: Sequence[Row], season: int) -> list[Ces | None]:
     return fitted
 
 
-def _forms(season: int) -> list[CesForm]:
-    kinds = ("partial", "full") if 1 < season <= MOST_SEASON else ()
-    return [CesForm("none", 1), *(CesForm(kind, season) for kind in kinds)]
-
-
 def _fitted(
     form: CesForm,
     rows: Sequence[Row],
@@ -257,18 +537,18 @@ def _fitted(
 
     ``partial``: the parameters of the partial form, where the full one is fitted
     """
-    scales = [_scale(row) for row in rows]
+    # A series is counted in its mean absolute value.
+    scales = [float(np.abs(row).mean()) or 1.0 for row in rows]
     scaled = [row / scale for row, scale in zip(rows, scales, strict=True)]
     for piece in pieces([row[-LEARNED_FROM:] for row in scaled], _SERIES):
         guess = guesses(form, [scaled[where][-LEARNED_FROM:] for where in piece.where])
         whole = np.array([len(scaled[where]) for where in piece.where])
         begin = None if partial is None else np.array([partial[where] for where in piece.where])
-        best = search(Problem(form, piece, whole, guess), grid_of(form, begin))
-        criteria = _criterion(form, best.squares, piece.lengths)
-        all_rows = [scaled[where] for where in piece.where]
-        initial = initial_of(form, all_rows, best.parameters)
+        best, squares = search(Problem(form, piece, whole, guess), grid_of(form, begin))
+        criteria = _criterion(form, squares, piece.lengths)
+        initial = initial_of(form, [scaled[where] for where in piece.where], best)
         for number, where in enumerate(piece.where):
-            found, begin = best.parameters[number].tolist(), initial[:, number] * scales[where]
+            found, begin = best[number].tolist(), initial[:, number] * scales[where]
             model = Ces(form.kind, form.season, tuple(found), tuple(begin.tolist()))
             yield int(where), model, float(criteria[number])
 
@@ -294,12 +574,6 @@ def ces_ahead(
             for number, (where, _) in enumerate(chosen):
                 out[where] = made[: len(rows[where]), number].copy()
     return out
-
-
-def _scale(row: Row) -> float:
-    """Return the mean absolute value, which a series is counted in."""
-    scale = float(np.abs(row).mean())
-    return scale if scale > 0 else 1.0
 
 
 def _criterion(

@@ -150,11 +150,15 @@ def fit_ets(rows: Sequence[Row], season: int) -> list[Average]:
     forms = forms_of(season)
     for batch in batches([row[-_LEARNED_FROM:] for row in rows]):
         fits = _near_the_best([_Fitted.on_grid(form, batch) for form in forms], len(batch.values))
-        fits = [fitted.refined() for fitted in fits]
-        criteria = np.full((len(batch.values), len(forms)), np.inf)
+        fits = [
+            one._replace(
+                found=refined(one.z, one.lengths, one.form.space, one.found, one.form.bounds())
+            )
+            for one in fits
+        ]
+        criteria = _criteria(fits, len(batch.values))
         parameters: dict[int, Parameters] = {}
         for number, fitted in enumerate(fits):
-            criteria[fitted.rows, number] = fitted.criteria()
             parameters[number] = np.full((len(batch.values), len(fitted.form.names)), np.nan)
             parameters[number][fitted.rows] = fitted.found.parameters
         for row, where in enumerate(batch.where):
@@ -162,11 +166,18 @@ def fit_ets(rows: Sequence[Row], season: int) -> list[Average]:
     return averages
 
 
+def _criteria(fits: Sequence["_Fitted"], series: int) -> Float[np.ndarray, "series form"]:
+    """Return the criterion of each form for each series; infinite where it does not fit."""
+    out = np.full((series, len(fits)), np.inf)
+    for number, fitted in enumerate(fits):
+        found = criterion(fitted.form, fitted.found, fitted.lengths)
+        out[fitted.rows, number] = found + fitted.jacobian
+    return out
+
+
 def _near_the_best(fits: list["_Fitted"], series: int) -> list["_Fitted"]:
     """Return the fits of each form to the series of which it comes near the best form."""
-    criteria = np.full((series, len(fits)), np.inf)
-    for number, fitted in enumerate(fits):
-        criteria[fitted.rows, number] = fitted.criteria()
+    criteria = _criteria(fits, series)
     with np.errstate(invalid="ignore"):
         near = criteria - criteria.min(1, keepdims=True) < _NEAR
     return [fitted.only(near[fitted.rows, number]) for number, fitted in enumerate(fits)]
@@ -199,20 +210,8 @@ class _Fitted(NamedTuple):
     def only(self, chosen: Bool[np.ndarray, " series"]) -> "_Fitted":
         """Return the fits of some series."""
         found = Estimate(*(part[chosen] for part in self.found))
-        return _Fitted(
-            self.form, self.rows[chosen], self.z[chosen], self.lengths[chosen],
-            self.jacobian[chosen], found,
-        )  # fmt: skip
-
-    def refined(self) -> "_Fitted":
-        """Return better fits, near the grid's best point."""
-        form = self.form
-        found = refined(self.z, self.lengths, form.space, self.found, form.bounds())
-        return self._replace(found=found)
-
-    def criteria(self) -> Float[np.ndarray, " series"]:
-        """Return the criterion of each series."""
-        return criterion(self.form, self.found, self.lengths) + self.jacobian
+        rows, z, lengths, jacobian = (part[chosen] for part in self[1:5])
+        return _Fitted(self.form, rows, z, lengths, jacobian, found)
 
 
 def _has_enough(form: Form, lengths: Lengths) -> Bool[np.ndarray, " series"]:

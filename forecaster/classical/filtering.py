@@ -9,7 +9,7 @@ import functools
 import importlib.machinery
 import importlib.util
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -45,28 +45,17 @@ def linear_filter(
 def _compiled() -> Callable[..., Any]:
     """Return SciPy's compiled filter, loaded alone where that is possible."""
     try:
-        return _loaded_alone()
-    except (ImportError, AttributeError, ValueError):
-        from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
+        package = importlib.util.find_spec("scipy.signal")
+        where = package and package.submodule_search_locations
+        spec = importlib.machinery.PathFinder.find_spec(_MODULE, where)
+        module = importlib.util.module_from_spec(cast(Any, spec))
+        cast(Any, spec).loader.exec_module(module)
+        run: Callable[..., Any] = getattr(module, "_linear_filter")  # noqa: B009 - private
+        got = run(np.array([0.5]), np.array([1.0, -0.5]), np.array([1.0, 0.0, 2.0]), -1)
+        if np.array_equal(got, [0.5, 0.25, 1.125]):
+            return run
+    except (ImportError, AttributeError, TypeError, ValueError):
+        pass
+    from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
 
-        return lfilter
-
-
-def _loaded_alone() -> Callable[..., Any]:
-    """Return the compiled filter of SciPy without importing the package around it.
-
-    Raises ImportError or AttributeError where SciPy has no such module or function, and ValueError
-    where it gives other results than expected.
-    """
-    package = importlib.util.find_spec("scipy.signal")
-    where = None if package is None else package.submodule_search_locations
-    spec = importlib.machinery.PathFinder.find_spec(_MODULE, where)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"scipy.signal has no {_MODULE}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    run: Callable[..., Any] = getattr(module, "_linear_filter")  # noqa: B009 - private
-    got = run(np.array([0.5]), np.array([1.0, -0.5]), np.array([1.0, 0.0, 2.0]), -1)
-    if not np.array_equal(got, [0.5, 0.25, 1.125]):
-        raise ValueError("the compiled filter of SciPy has changed")
-    return run
+    return lfilter

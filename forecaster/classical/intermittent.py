@@ -34,7 +34,8 @@ def croston(z: Steps, weight: float = WEIGHT) -> Steps:
     """Forecast the mean demand divided by the mean interval; ``weight``: of their latest values."""
     some = z > 0
     size = _smoothed(z, some, weight)
-    interval = _smoothed(_intervals(some), some, weight)
+    before = np.concatenate([np.zeros((*z.shape[:-1], 1)), _latest(some)[..., :-1]], axis=-1)
+    interval = _smoothed(np.arange(1, z.shape[-1] + 1) - before, some, weight)
     with np.errstate(invalid="ignore"):
         return _from_first(size / interval, z)
 
@@ -58,7 +59,9 @@ def adida(z: Steps) -> Steps:
     not used. The weight is the one of 0.1, 0.11, ..., 0.3 with the smallest squared errors so far.
     """
     flat = np.asarray(z, float).reshape(-1, z.shape[-1])
-    lengths = _block_lengths(flat > 0)
+    some = flat > 0
+    # The mean interval so far, as a whole number; 0 before there is any demand.
+    lengths = np.rint(_latest(some) / np.maximum(np.cumsum(some, axis=-1), 1)).astype(int)
     out = np.zeros(flat.shape)
     totals = np.concatenate([np.zeros((len(flat), 1)), np.nancumsum(flat, axis=1)], axis=1)
     for length in np.unique(lengths[lengths > 0]):
@@ -96,23 +99,9 @@ def _aggregated(
     return np.take_along_axis(made, best[None], axis=0)[0] / length
 
 
-def _block_lengths(some: np.ndarray) -> Int[np.ndarray, "series step"]:
-    """Return the mean interval so far, as a whole number; 0 before there is any demand.
-
-    ``some``: (series, step), where there is demand
-    """
-    steps = np.arange(1, some.shape[-1] + 1)
-    latest = np.maximum.accumulate(np.where(some, steps, 0), axis=-1)
-    count = np.cumsum(some, axis=-1)
-    return np.rint(latest / np.maximum(count, 1)).astype(int)
-
-
-def _intervals(some: np.ndarray) -> Steps:
-    """Return the steps since the demand before, at each step; ``some``: where there is any."""
-    steps = np.arange(1, some.shape[-1] + 1)
-    latest = np.maximum.accumulate(np.where(some, steps, 0), axis=-1)
-    before = np.concatenate([np.zeros((*some.shape[:-1], 1)), latest[..., :-1]], axis=-1)
-    return steps - before
+def _latest(some: np.ndarray) -> Int[np.ndarray, "*series step"]:
+    """Return how many steps there were up to the latest demand; ``some``: where there is any."""
+    return np.maximum.accumulate(np.where(some, np.arange(1, some.shape[-1] + 1), 0), axis=-1)
 
 
 def _smoothed(

@@ -44,9 +44,6 @@ class Pool(NamedTuple):
     weights: Float[np.ndarray, "horizon feature"]
     rows: float
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pool) and all(map(np.array_equal, self, other))
-
 
 class Linear(NamedTuple):
     """The regressions of one series.
@@ -57,9 +54,6 @@ class Linear(NamedTuple):
 
     size: Annotated[float, Meta(gt=0)]
     weights: Float[np.ndarray, "horizon feature"]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Linear) and all(map(np.array_equal, self, other))
 
 
 def count_of_features(seasons: Sequence[int], *, yearly: bool) -> int:
@@ -79,7 +73,8 @@ def learn_pool(rows: Sequence[Row], seasons: Sequence[int], horizon: int, *, yea
     weights: list[np.ndarray] = []
     for k in range(1, horizon + 1):
         examples = [part.examples(k) for part in parts]
-        if k > season > _usual_count(examples):
+        usual = float(np.median(np.concatenate([one.count for one in examples])))
+        if k > season > usual:  # examples of the middle series
             grams.append(grams[-season])
             weights.append(weights[-season])
             continue
@@ -90,8 +85,8 @@ def learn_pool(rows: Sequence[Row], seasons: Sequence[int], horizon: int, *, yea
             gram, common = _pooled(examples)
         grams.append(gram)
         weights.append(common)
-    usual = float(np.median([len(row) for row in rows]))
-    return Pool(np.array(grams, np.float32), np.array(weights, np.float32), usual)
+    middle = float(np.median([len(row) for row in rows]))
+    return Pool(np.array(grams, np.float32), np.array(weights, np.float32), middle)
 
 
 def fit_linear(
@@ -196,29 +191,14 @@ class _Part:
         for season in self.seasons:
             back = season * -(-k // season) - k
             found.append(_before(self.y, back))
-            four = [_before(self.y, back + season * i) for i in range(4)]
-            known = np.isfinite(four)
-            count = known.sum(0)
-            total = np.where(known, four, 0.0).sum(0)
-            found.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+            found.append(_mean([_before(self.y, back + season * i) for i in range(4)]))
         made = [one - self.level for one in found]
         if self.yearly:  # how the level went on before, and how the day differed from its week
             first = 1 + (k + 2) // _YEAR  # only what is known
-            years = range(first, first + _YEARS)
-            for rise in (
-                [
-                    _before(self.month, _YEAR * i - k) - _before(self.month, _YEAR * i)
-                    for i in years
-                ],
-                [
-                    _before(self.y, _YEAR * i - k) - _before(self.level, _YEAR * i - k - 3)
-                    for i in years
-                ],
-            ):
-                known = np.isfinite(rise)
-                count = known.sum(0)
-                total = np.where(known, rise, 0.0).sum(0)
-                made.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+            days = [_YEAR * i for i in range(first, first + _YEARS)]
+            month, y, level = self.month, self.y, self.level
+            made.append(_mean([_before(month, n - k) - _before(month, n) for n in days]))
+            made.append(_mean([_before(y, n - k) - _before(level, n - k - 3) for n in days]))
         return np.stack(made, axis=-1) / self.size[..., None]
 
     def examples(self, k: int) -> _Examples:
@@ -235,16 +215,13 @@ class _Part:
 def _common_features(y: Values, seasons: Sequence[int]) -> tuple[Values, list[Values]]:
     """Return the level, and the features that are the same for each step ahead."""
     first, longest = (seasons[0], seasons[-1]) if seasons else (1, 1)
-    means = [_window_mean(y, width) for width in _widths(first, longest)]
+    widths = sorted({first, 4 * first, 8 * first, longest})
+    means = [_window_mean(y, width) for width in widths]
     fixed = [y, _before(y, 1), *means[1:]] if first > 1 else [_before(y, 1), *means[1:]]
     fixed += [_before(y, season) for season in seasons]
     if not seasons:
         fixed += [_before(y, 2), _before(y, 3)]
     return means[0], fixed
-
-
-def _widths(first: int, longest: int) -> list[int]:
-    return sorted({first, 4 * first, 8 * first, longest})
 
 
 def _before(values: Values, back: int) -> Values:
@@ -257,6 +234,14 @@ def _before(values: Values, back: int) -> Values:
     return out
 
 
+def _mean(values: Sequence[Values]) -> Values:
+    """Return the mean of those values that are known; NaN where none is."""
+    known = np.isfinite(values)
+    count = known.sum(0)
+    total = np.where(known, values, 0.0).sum(0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
 def _window_mean(y: Values, width: int) -> Values:
     """Return the mean of the latest values at each step, as many as there are."""
     known = np.isfinite(y)
@@ -266,11 +251,6 @@ def _window_mean(y: Values, width: int) -> Values:
             part - np.pad(part, ((0, 0), (width, 0)))[:, :-width] for part in (total, count)
         )
     return np.where(known, total / np.maximum(count, 1), np.nan)
-
-
-def _usual_count(examples: Sequence[_Examples]) -> float:
-    """Return how many examples the middle series has."""
-    return float(np.median(np.concatenate([one.count for one in examples])))
 
 
 def _pooled(examples: Sequence[_Examples]) -> tuple[np.ndarray, np.ndarray]:

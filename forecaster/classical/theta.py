@@ -148,12 +148,12 @@ def _least_squares(values: Values, lengths: Lengths) -> tuple[PerSeries, PerSeri
     """Return smoothing, share and initial level of each series."""
     series, steps = values.shape
     intercept, slope, _ = _lines(values)
-    at = np.arange(steps)
+    at, before = np.arange(steps), np.pad(values[:, :-1], ((0, 0), (1, 0)))
     counted = (at >= _UNSCORED) & (at < lengths[:, None])
     least = np.full(series, np.inf)
     best = np.zeros((3, series))
     for smoothing in _SMOOTHING:
-        smoothed = _smoothed_by(smoothing, values)
+        smoothed = linear_filter([smoothing], [1.0, smoothing - 1], before, axis=1)
         fade = (1 - smoothing) ** at * counted
         line = _line(intercept, slope, smoothing, at) * counted
         target = (values - smoothed) * counted
@@ -172,12 +172,6 @@ def _share(target: Values, fade: Values, line: Values) -> PerSeries:
     ya, yb = (target * fade).sum(1), (target * line).sum(1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.nan_to_num(np.clip((aa * yb - ab * ya) / (aa * bb - ab**2), 0, 1))
-
-
-def _smoothed_by(smoothing: float, values: Values) -> Values:
-    """Return the level before each value, from 0 at first."""
-    before = np.pad(values[:, :-1], ((0, 0), (1, 0)))
-    return linear_filter([smoothing], [1.0, smoothing - 1], before, axis=1)
 
 
 def _smoothed(values: Values, smoothing: PerSeries, level: PerSeries) -> Values:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.classical import Form
-from forecaster.classical.ces import Problem, grid_of, search
-from forecaster.classical.ces_states import CesForm, guesses, pieces
+from forecaster.classical.ces import CesForm, Problem, grid_of, guesses, pieces, search
 from forecaster.classical.innovations import on_grid, refined
 
 FORMS = {
@@ -79,7 +78,7 @@ def test_ces(which):
 
     if kind == "full":  # begins where the partial form ended
         form = CesForm("partial", season)
-        partial = search(problem_of(form), grid_of(form, None)).parameters
+        partial, _ = search(problem_of(form), grid_of(form, None))
     form = CesForm(kind, 1 if kind == "none" else season)
-    found = search(problem_of(form), grid_of(form, partial))
-    assert is_no_worse(found.squares[0], length, -length / 2 * np.log(CES[which]))
+    _, squares = search(problem_of(form), grid_of(form, partial))
+    assert is_no_worse(squares[0], length, -length / 2 * np.log(CES[which]))

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.classical import Ces, ces_ahead, fit_ces
-from forecaster.classical.ces import HIGHEST
-from forecaster.classical.ces_states import CesForm, initial_of, is_stable
+from forecaster.classical.ces import HIGHEST, CesForm, initial_of, is_stable
 
 
 def one_by_one(y: np.ndarray, model: Ces, horizon: int) -> tuple[np.ndarray, np.ndarray]:

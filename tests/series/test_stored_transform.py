@@ -54,7 +54,7 @@ STORED = json.loads(json.dumps(SOUND.to_dict()))
 
 
 def test_all_comes_back():
-    assert read_transform(STORED, HORIZON) == SOUND
+    assert read_transform(STORED, HORIZON).to_dict() == SOUND.to_dict()
 
 
 @pytest.mark.parametrize("horizon", [HORIZON - 1, HORIZON + 1])
