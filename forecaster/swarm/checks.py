@@ -47,15 +47,12 @@ def names_of(ids: Sequence[str] | int) -> tuple[str, ...]:
 
     Raises SwarmError as :func:`check_ids` does.
     """
-    if isinstance(ids, str):
-        raise SwarmError(f"ids: expected names or a number; got the single string {ids!r}")
     if isinstance(ids, int | np.integer):
         check_counts(ids=ids)
-        ids = [str(number) for number in range(int(ids))]
-    if not isinstance(cast(object, ids), Iterable):
-        raise SwarmError(f"ids: expected names or a whole number of 1 or more; got {ids!r}")
-    check_ids(tuple(ids))
-    return tuple(ids)
+        return tuple(map(str, range(int(ids))))
+    names = checked_names(ids, "ids")
+    check_ids(names)
+    return names
 
 
 def checked_names(names: Sequence[str], what: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ def test_a_report_of_costs():
     np.testing.assert_allclose(cost.flops_per_second, rate)
     assert cost.flops_per_second_per_lane * cost.lanes == cost.flops_per_second
     text = str(cost)
-    for word in ("parameters", "FLOP", "time to compile", "per lane"):
+    for word in ("parameters", "flops per step", "seconds to compile", "per lane"):
         assert word in text
 
 

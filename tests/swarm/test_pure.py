@@ -1,7 +1,5 @@
 """Members as pure functions, and back into a swarm."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,21 +66,6 @@ def test_a_state_of_others_is_refused():
     wide = made.state._replace(params=jax.tree.map(np.float64, made.params))
     with pytest.raises(SwarmError, match=r"the state: .*params.* float32 .*got .* float64"):
         made.with_state(wide)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_an_update_of_something_else_is_refused():
-    made = make()
-    update: Any = made.pure.update
-    one, rates = jax.tree.map(lambda leaf: leaf[0], (made.state, made.hyperparams))
-    weight: Any = None
-    with pytest.raises(SwarmError, match=r"state: expected one member's.*\(9, 2\).*jax.vmap"):
-        update(made.state, Batch(X, Y, jnp.ones(Y.shape[:2])), made.hyperparams)
-    with pytest.raises(SwarmError, match=r"batch: .*got 2 parts"):
-        update(one, (X[0], Y[0]), rates)
-    with pytest.raises(SwarmError, match=r"batch: .*got no weight"):
-        update(one, Batch(X[0], Y[0], weight), rates)
-    update(one, (X[0], Y[0], jnp.ones(len(X[0]))), rates)
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -134,11 +134,8 @@ class _Model:
         hyperparams: Hyperparams | None = None,
         **options: Any,
     ) -> Tree:
-        if key is None:
-            return self._call("using", params, inputs, key, hyperparams, options)[0]
-        if not self.split.carries:
-            return self._call("training", params, inputs, key, hyperparams, options)[0]
-        return self._call("sampling", params, inputs, key, hyperparams, options)[0]
+        mode = "using" if key is None else "sampling" if self.split.carries else "training"
+        return self._call(mode, params, inputs, key, hyperparams, options)[0]
 
     def train(
         self,

@@ -20,7 +20,7 @@ Rows: TypeAlias = Int[np.ndarray, " row"]
 """Positions of members among the ids."""
 
 
-@jax.tree_util.register_pytree_node_class
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["values", "rows"], meta_fields=[])
 @dataclasses.dataclass(frozen=True)
 class Shared:
     """Arrays that all members learn from, kept once on every device and not copied per member.
@@ -39,32 +39,14 @@ class Shared:
         if isinstance(self.rows, list | tuple):
             object.__setattr__(self, "rows", np.asarray(cast(Any, self.rows)))
 
-    def tree_flatten(self) -> tuple[tuple[Tree, Tree], None]:
-        """Return children and static data, for JAX."""
-        return (self.values, self.rows), None
 
-    @classmethod
-    def tree_unflatten(cls, _: None, children: tuple[Tree, Tree]) -> "Shared":
-        """Rebuild from static data and children, for JAX."""
-        return cls(*children)
-
-
-@jax.tree_util.register_pytree_node_class
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["rows"], meta_fields=["number"])
 @dataclasses.dataclass(frozen=True)
 class Reference:
     """Placeholder in one member's data for the shared arrays with this number."""
 
     number: int
     rows: Tree
-
-    def tree_flatten(self) -> tuple[tuple[Tree], int]:
-        """Return children and static data, for JAX."""
-        return (self.rows,), self.number
-
-    @classmethod
-    def tree_unflatten(cls, number: int, children: tuple[Tree]) -> "Reference":
-        """Rebuild from static data and children, for JAX."""
-        return cls(number, *children)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,12 +117,6 @@ class Held:
         self.example = jax.tree.map(_shape_of_one, first)
         self.members = members
 
-    @property
-    def is_small(self) -> bool:
-        """Whether the data are at most 1 MiB, and need no conversion for JAX."""
-        plain = all(map(_is_plain, jax.tree.leaves(self.shared)))
-        return plain and self.members * self.bytes_each + total_bytes(self.shared) <= 2**20
-
     def rows(self, rows: Rows) -> Data:
         """Return the data of these members, arrays (row, ...); rows may repeat."""
         if not self.streamed:
@@ -196,18 +172,10 @@ def shape_in_jax(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, kept)
 
 
-def _is_plain(leaf: Any) -> bool:
-    if not isinstance(leaf, np.ndarray):
-        return False
-    dtype = cast(np.ndarray, leaf).dtype
-    return jax.dtypes.canonicalize_dtype(dtype) == dtype
-
-
 def check_rows(tree: Tree, members: int, what: str) -> None:
     """Raise SwarmError unless every array has one row per member."""
-    for number, leaf in enumerate(jax.tree.leaves(tree)):
+    for path, leaf in cast(list[tuple[Any, Any]], jax.tree_util.tree_leaves_with_path(tree)):
         if np.shape(leaf)[:1] != (members,):
-            path = cast(list[Any], jax.tree_util.tree_leaves_with_path(tree))[number][0]
             raise SwarmError(
                 f"{what}{jax.tree_util.keystr(path)}: expected a leading axis of {members} "
                 f"members, one per id; got shape {np.shape(leaf)}. Give arrays that all members "
@@ -221,9 +189,7 @@ def shared_rows(data: Data, rows: Rows) -> Data:
         return Shared(data, rows)
 
     def choose(leaf: Tree) -> Shared:
-        if not is_shared(leaf):
-            return Shared(leaf, rows)
-        return leaf if leaf.rows is None else Shared(leaf.values, np.asarray(leaf.rows)[rows])
+        return _chosen(leaf, rows) if is_shared(leaf) else Shared(leaf, rows)
 
     return jax.tree.map(choose, data, is_leaf=is_shared)
 
@@ -234,11 +200,13 @@ def members_data(data: Data | Streamed, rows: Rows) -> Data | Streamed:
         return Streamed(lambda some: data.load(rows[some]))
 
     def choose(leaf: Tree) -> Tree:
-        if is_shared(leaf):
-            return leaf if leaf.rows is None else Shared(leaf.values, np.asarray(leaf.rows)[rows])
-        return np.asarray(leaf)[rows]
+        return _chosen(leaf, rows) if is_shared(leaf) else np.asarray(leaf)[rows]
 
     return jax.tree.map(choose, data, is_leaf=is_shared)
+
+
+def _chosen(leaf: Shared, rows: Rows) -> Shared:
+    return leaf if leaf.rows is None else Shared(leaf.values, np.asarray(leaf.rows)[rows])
 
 
 def check_data(data: Data, members: int) -> None:

@@ -7,7 +7,6 @@ is a JAX device, and members are spread over the devices. A lane works on small 
 
 import dataclasses
 import functools
-import logging
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -33,17 +32,12 @@ from forecaster.swarm.devices.data_parallel import AXIS
 from forecaster.swarm.devices.programs import Program, cores, spread
 from forecaster.swarm.task import Tree
 
-log = logging.getLogger(__name__)
-_started_in: int | None = None  # id of the process in which JAX starts
-
 
 def use_all_cores() -> None:
     """Ask JAX for one CPU device per core, which works only before JAX is first used.
 
-    Warns if JAX has started with fewer devices. Raises SwarmError in a process that was forked
-    after JAX had started, where JAX would hang.
+    Warns if JAX has started with fewer devices.
     """
-    check_not_forked()
     chosen: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009
     if chosen > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
@@ -56,21 +50,6 @@ def use_all_cores() -> None:
                 f"that many of {cores()} cores will train; call forecaster.swarm.use_all_cores() "
                 "before JAX is first used"
             )
-
-
-def check_not_forked() -> None:
-    """Raise SwarmError in a process that was forked after JAX was started, where it would hang."""
-    global _started_in
-    process = os.getpid()
-    if process == _started_in:
-        return
-    if _started_in is not None:
-        raise SwarmError(
-            f"JAX was started in process {_started_in} before this one was forked from it, and "
-            "would hang here. Start processes by multiprocessing.get_context('spawn'), or fork "
-            "before the first fit or forecast"
-        )
-    _started_in = process
 
 
 def lane_mesh(lanes: int | None = None, data_parallel: int = 1) -> Mesh:
@@ -109,47 +88,29 @@ class Layout:
     """The arrangement of members on the devices.
 
     - ``lanes``: the number of lanes
-    - ``calls``: calls of a program, one after another, that all members need
     - ``chunk``: members that a lane trains at once
+    - ``capacity``: the maximum number of members on the devices
     - ``chunks``: chunks that a lane trains one after another in one call
-    - ``room``: the maximum number of members, if the calls have space for more
 
     A call takes arrays (lane, chunk, member, ...).
     """
 
     lanes: int
-    calls: int
     chunk: int
+    capacity: int
     chunks: int = 1
-    room: int | None = None
-
-    @property
-    def at_once(self) -> int:
-        """Members per call."""
-        return self.lanes * self.per_lane
-
-    @property
-    def per_lane(self) -> int:
-        """Members of each lane per call."""
-        return self.chunks * self.chunk
-
-    @property
-    def capacity(self) -> int:
-        """Members in all calls."""
-        space = self.calls * self.at_once
-        return space if self.room is None else min(space, self.room)
 
     @staticmethod
     def of(members: int, lanes: int, chunk: int, limit: int | None = None) -> "Layout":
         """Return the smallest layout for this many members, of at most ``limit``."""
         needed = math.ceil(members / (lanes * chunk))
         most = needed if limit is None else limit // (lanes * chunk)
-        return Layout(lanes, max(1, min(needed, most)), chunk)
+        return Layout(lanes, chunk, max(1, min(needed, most)) * lanes * chunk)
 
-    def with_chunks(self, chunks: int) -> "Layout":
-        """Return a layout with the same capacity and this many chunks in each call."""
-        calls = math.ceil(self.calls * self.chunks / chunks)
-        return Layout(self.lanes, calls, self.chunk, chunks, self.capacity)
+    @property
+    def at_once(self) -> int:
+        """Members per call."""
+        return self.lanes * self.chunks * self.chunk
 
     def chunks_of(self, members: int) -> int:
         """Return the number of chunks of each lane for this many members."""
@@ -230,7 +191,7 @@ def map_members(
     layout = Layout.of(members, mesh.size, chunk)
     by_member, shared = split_shared(trees)
     shared = jax.tree.map(as_jax, with_room(by_member, shared)) if shared else ()
-    common: Tree = shared if layout.calls == 1 else replicate(shared, mesh)
+    common: Tree = shared if members <= layout.at_once else replicate(shared, mesh)
     program, results = over_lanes(function, mesh, once=once), list[Tree]()
     calls = layout.by_call(np.arange(members))
     for number, rows in enumerate(calls):

@@ -6,24 +6,16 @@ from typing import TypeAlias
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Shaped, UInt32
+from jaxtyping import Shaped, UInt32
 
-from forecaster.swarm.arrays.data import (
-    Held,
-    Rows,
-    Streamed,
-    members_data,
-    total_bytes,
-    with_shared,
-)
+from forecaster.swarm.arrays.data import Held, Rows, Streamed, members_data, total_bytes
 from forecaster.swarm.arrays.members import take_members
-from forecaster.swarm.arrays.variables import count_weights
 from forecaster.swarm.devices.lanes import lane_mesh
 from forecaster.swarm.execution.fitting import fit
-from forecaster.swarm.execution.memory import chunk_size, first_batch, saved_bytes, state_bytes
+from forecaster.swarm.execution.memory import KEY, Shapes, chunk_size, scalars_of, shapes_of
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
-from forecaster.swarm.training.loop import State, init_state, train_step
+from forecaster.swarm.training.loop import State, train_step
 
 _EPOCHS, _REPEATS = 8, 3  # of each fit that is timed, and such fits
 
@@ -58,23 +50,12 @@ class Cost:
         return self.flops_per_second / self.lanes
 
     def __str__(self) -> str:
-        size = _unit
-        rows = {
-            "members": f"{self.members} on {self.lanes} lane(s), {self.chunk} at a time on each",
-            "parameters": f"{self.parameters:,} each",
-            "arithmetic": f"{size(self.flops_per_step, 'FLOP')} a step, "
-            f"{self.steps_per_epoch} steps an epoch",
-            "memory of a member": f"data {size(self.data_bytes, 'B')}, state "
-            f"{size(self.state_bytes, 'B')}, saved for the backward pass "
-            f"{size(self.saved_bytes, 'B')}",
-            "memory of a lane": f"shared data {size(self.shared_bytes, 'B')}",
-            "time to compile": f"{self.seconds_to_compile:.1f} s",
-            "time": f"{1e3 * self.seconds_per_member_epoch:.3g} ms per member and epoch",
-            "rate": f"{size(self.flops_per_second, 'FLOP')}/s, "
-            f"{size(self.flops_per_second_per_lane, 'FLOP')}/s per lane",
+        rows = dataclasses.asdict(self) | {
+            "flops_per_second_per_lane": self.flops_per_second_per_lane
         }
-        width = max(map(len, rows))
-        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
+        return "\n".join(
+            f"{name.replace('_', ' '):<28}{_short(value)}" for name, value in rows.items()
+        )
 
 
 def cost_of(
@@ -118,64 +99,43 @@ def cost_of(
 
     first, again = seconds(), min(seconds() for _ in range(_REPEATS))
     each = again / (_EPOCHS * len(rows))
-    steps, flops, parameters = _step(task, held, hyperparams)
+    shapes = shapes_of(task, held, hyperparams)
+    flops = _flops(task, shapes, hyperparams)
     return Cost(
         members=members,
         lanes=width,
         chunk=chunk,
-        parameters=parameters,
-        steps_per_epoch=steps,
+        parameters=shapes.weights,
+        steps_per_epoch=shapes.steps,
         flops_per_step=flops,
         data_bytes=held.bytes_each,
         shared_bytes=total_bytes(held.shared),
-        state_bytes=state_bytes(task, held, hyperparams),
-        saved_bytes=saved_bytes(task, held, hyperparams),
+        state_bytes=shapes.state_bytes,
+        saved_bytes=shapes.saved_bytes,
         seconds_to_compile=max(0.0, first - again),  # nothing is compiled that was before
         seconds_per_member_epoch=each,
-        flops_per_second=flops * steps / each,
+        flops_per_second=flops * shapes.steps / each,
     )
 
 
-def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, float, int]:
-    """Return steps per epoch, operations per step, and weights of one member."""
-    one = {name: jax.ShapeDtypeStruct((), values.dtype) for name, values in hyperparams.items()}
-    key_data = jax.ShapeDtypeStruct((2,), np.uint32)
-
-    def begin(key_data: UInt32[jax.Array, "2"], hyperparams: Hyperparams) -> State:
-        return init_state(task, key_data, hyperparams)
-
-    def batch_and_active(
-        key_data: UInt32[jax.Array, "2"], by_member: Data, shared: tuple[Tree, ...]
-    ) -> tuple[Tree, Bool[jax.Array, " step"]]:
-        data: Data = with_shared(by_member, shared)
-        key = typed_key(key_data)
-        return first_batch(task, data, key), task.batches(data, key)[1]
+def _flops(task: Task, shapes: Shapes, hyperparams: _HostHyperparams) -> float:
+    """Return the operations of one member's step, as XLA counts them."""
 
     def step(
-        params: Params,
-        opt_state: Tree,
-        batch: Tree,
-        key_data: UInt32[jax.Array, "2"],
-        hyperparams: Hyperparams,
-    ) -> tuple[jax.Array, Params, Tree]:
-        key = typed_key(key_data)
-        optimizer = task.optimizer(hyperparams)
-        params, opt_state, loss = train_step(
-            task, optimizer, params, opt_state, batch, key, hyperparams
-        )
-        return loss, params, opt_state
+        state: State, batch: Tree, key_data: UInt32[jax.Array, "2"], hyperparams: Hyperparams
+    ) -> tuple[Params, Tree, jax.Array]:
+        key, before = typed_key(key_data), (state.params, state.opt_state)
+        return train_step(task, task.optimizer(hyperparams), *before, batch, key, hyperparams)
 
-    state = jax.eval_shape(begin, key_data, one)
-    batch, active = jax.eval_shape(batch_and_active, key_data, held.example, held.shared)
-    lowered = jax.jit(step).lower(state.params, state.opt_state, batch, key_data, one)
+    lowered = jax.jit(step).lower(shapes.state, shapes.batch, KEY, scalars_of(hyperparams))
     analysis: Mapping[str, float] = lowered.cost_analysis() or {}
-    return active.shape[0], float(analysis.get("flops", 0.0)), count_weights(state.params)
+    return float(analysis.get("flops", 0.0))
 
 
-def _unit(number: float, unit: str) -> str:
-    """Return a number with a unit prefix, such as 12.3 MB."""
-    for prefix in ("", "k", "M", "G"):
+def _short(number: float) -> str:
+    """Return a number with a prefix of its unit, such as 12.3 M."""
+    for prefix in ("", " k", " M", " G"):
         if number < 1000:
-            return f"{number:.3g} {prefix}{unit}"
+            return f"{number:.3g}{prefix}"
         number /= 1000
-    return f"{number:.3g} T{unit}"
+    return f"{number:.3g} T"

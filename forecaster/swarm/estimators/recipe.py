@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -22,15 +22,6 @@ from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer,
 from forecaster.swarm.training.supervised import supervised
 
 
-class Machine(NamedTuple):
-    """Settings of how a swarm uses the machine; see :func:`forecaster.swarm.fit`."""
-
-    lanes: int | None
-    chunk: int | None
-    memory: int | None
-    data_parallel: int = 1
-
-
 class Pure(NamedTuple):
     """How one member begins, learns and predicts: pure functions for ``jit``, ``vmap``, ``scan``.
 
@@ -40,28 +31,13 @@ class Pure(NamedTuple):
       ``state._replace(params=weights, best_params=weights)``
     - ``apply(params, inputs, hyperparams) -> predictions``
 
-    ``hyperparams`` are scalars by name. ``jax.vmap`` of each is that of all members. ``update``
-    raises SwarmError for a state of several members, and for a batch without a weight.
+    ``hyperparams`` are scalars by name. ``jax.vmap`` of each is that of all members. A batch has a
+    weight for each example, 1.0 where all count alike.
     """
 
     initialise: Callable[[UInt32[jax.Array, "2"], Hyperparams], State]
     update: Callable[[State, Batch, Hyperparams], tuple[State, Float[jax.Array, ""]]]
     apply: Callable[[Params, Tree, Hyperparams], Tree]
-
-
-def _check_one(state: State, batch: Sequence[Tree]) -> None:
-    """Raise SwarmError unless these are one member's state and a whole batch."""
-    if np.ndim(state.key) != 1:
-        raise SwarmError(
-            f"state: expected one member's, with a key of shape (2,); got a key of shape "
-            f"{np.shape(state.key)}. jax.vmap(swarm.pure.update) takes those of all members"
-        )
-    if len(batch) != len(Batch._fields) or batch[2] is None:
-        got = "no weight" if len(batch) == len(Batch._fields) else f"{len(batch)} parts"
-        raise SwarmError(
-            f"batch: expected Batch(inputs, targets, weight); got {got}. Where all examples count "
-            "alike, the weight is an array of 1.0 for each"
-        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,13 +103,6 @@ class Recipe:
         found = loss(params, self._batch(batch), None, hyperparams)
         return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
-    def whole_step(
-        self, state: State, hyperparams: Hyperparams, batch: Batch
-    ) -> tuple[State, Float[jax.Array, ""]]:
-        """Take a member's training step on a batch."""
-        after, loss, counts = self._step(state, hyperparams, batch)
-        return chosen_state(counts, after, state), loss
-
     def step(
         self, state: State, hyperparams: Hyperparams, batch: Batch
     ) -> tuple[State, Float[jax.Array, ""], Bool[jax.Array, ""]]:
@@ -141,14 +110,17 @@ class Recipe:
 
         Returns what :func:`train_on_batch` does.
         """
-        after, loss, counts = self._step(state, hyperparams, batch)
+        active = (jnp.asarray(batch[2]) > 0).any()
+        batch = self._batch(batch)
+        after, loss, counts = train_on_batch(self.task(), state, batch, hyperparams, active)
         return after._replace(params=None), loss, counts
 
-    def _step(
+    def whole_step(
         self, state: State, hyperparams: Hyperparams, batch: Batch
-    ) -> tuple[State, Float[jax.Array, ""], Bool[jax.Array, ""]]:
-        active = (jnp.asarray(batch[2]) > 0).any()
-        return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
+    ) -> tuple[State, Float[jax.Array, ""]]:
+        """Take a member's training step on a batch."""
+        after, loss, counts = self.step(state, hyperparams, batch)
+        return chosen_state(counts, after._replace(params=after.best_params), state), loss
 
     @functools.cached_property
     def pure(self) -> Pure:
@@ -157,7 +129,6 @@ class Recipe:
         def update(
             state: State, batch: Batch, hyperparams: Hyperparams
         ) -> tuple[State, Float[jax.Array, ""]]:
-            _check_one(state, batch)
             return self.whole_step(state, hyperparams, Batch(*batch))
 
         def apply(params: Params, inputs: Tree, hyperparams: Hyperparams) -> Tree:

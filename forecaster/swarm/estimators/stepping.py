@@ -14,7 +14,7 @@ from forecaster.swarm.arrays.data import is_shared, split_shared, total_bytes, w
 from forecaster.swarm.arrays.members import consecutive, take_members, write_members
 from forecaster.swarm.checkpoints.history import widened_losses
 from forecaster.swarm.devices.inline import inline_mesh
-from forecaster.swarm.devices.lanes import check_not_forked, lane_mesh
+from forecaster.swarm.devices.lanes import lane_mesh
 from forecaster.swarm.devices.programs import first_call, in_place_of_other_mesh
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import Tree
@@ -108,7 +108,6 @@ class OnDevice:
         return np.array(found) if isinstance(found, jax.Array) else jax.tree.map(np.array, found)
 
     def _call(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
-        check_not_forked()
         if jax.sharding.get_abstract_mesh().empty:
             return all_at_once(function)(*trees)
         with in_place_of_other_mesh(_mesh()):

@@ -1,6 +1,7 @@
 """Swarm: many independent models of one architecture, trained at once."""
 
 import functools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -28,9 +29,9 @@ from forecaster.swarm.checks import (
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import populations, storage
 from forecaster.swarm.estimators.cost import Cost, cost_of
-from forecaster.swarm.estimators.recipe import Machine, Pure, Recipe
+from forecaster.swarm.estimators.recipe import Pure, Recipe
 from forecaster.swarm.estimators.stepping import OnDevice, all_at_once
-from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
+from forecaster.swarm.estimators.trained import HostHyperparams, Trained, Use
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best, untrained_members
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import ArrayLike, Params, Tree
@@ -96,13 +97,15 @@ class Swarm(Trained):
             given if has_own_rate(optimizer) else {"learning_rate": SWARM_LEARNING_RATE} | given
         )
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
-        self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
+        self.seed, self._lanes = checked_seed(seed), lanes
+        self._machine = {"lanes": lanes, "chunk": chunk, "memory": memory}
+        self._machine |= {"data_parallel": data_parallel}
         made = loss, loss_fn, optimizer, accumulate, compute_dtype
         self._recipe = Recipe(functions_of(model), *made)
         check_one_loss(loss, loss_fn)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._device = ids, cast(OnDevice | None, None)
-        self._use, self._fitted = Use(), cast(Fitted | None, None)
+        self._use, self._fitted = Use(), None
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
 
     # Training
@@ -157,7 +160,7 @@ class Swarm(Trained):
         unaffected. Members that diverged in an earlier fit do not train.
         """
         if not getattr(checkpoint, "resume", False):  # a resumed fit continues from the file
-            warn_dropped(self._fitted)
+            self._warn_dropped()
         keys = self._keys if bootstrap else None
         data = training_data(
             self.ids, inputs, targets, sample_weight, validation_data, keys, check=check
@@ -180,10 +183,10 @@ class Swarm(Trained):
             previous=restart_from_best(self._result),
             checkpoint=checkpoint,
             on_progress=on_progress,
-            **self._machine._asdict(),
+            **cast(Any, self._machine),
         )
         new = self._with(result)
-        self._fitted = new._as_fitted()
+        self._fitted = weakref.ref(new), new._use
         return new
 
     def step(
@@ -201,7 +204,7 @@ class Swarm(Trained):
         sample weights are all 0.0, keeps its weights and optimiser state. ``check``: as in
         :meth:`fit`.
         """
-        warn_dropped(self._fitted)
+        self._warn_dropped()
         batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
         if (now := self._on_device(batch)) is None:
             state, own = self._result.state, self.hyperparams
@@ -224,7 +227,7 @@ class Swarm(Trained):
           test time, by this key and the member's own; running statistics stay frozen
         - ``check``: raise SwarmError for inputs that are not finite
         """
-        warn_dropped(self._fitted)
+        self._warn_dropped()
         given = checked_inputs(self.ids, inputs, check=check)
         function, data = self._recipe.predict, given
         if key is not None:
@@ -239,7 +242,7 @@ class Swarm(Trained):
         checked, and predictions stay on the device as JAX arrays. It can go through ``jit`` and
         ``scan``. Its predictions are those of :meth:`predict` up to rounding.
         """
-        warn_dropped(self._fitted)
+        self._warn_dropped()
         placed = jax.device_put((self.params, self.hyperparams))
         return functools.partial(all_at_once(self._recipe.predict), *placed)
 
@@ -277,7 +280,7 @@ class Swarm(Trained):
 
         ``check``: as in :meth:`predict`.
         """
-        warn_dropped(self._fitted)
+        self._warn_dropped()
         batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
         return self._call(self._recipe.evaluate, batch)
 
@@ -289,7 +292,7 @@ class Swarm(Trained):
         Parameters, arithmetic, memory, time to compile, achieved rate.
         """
         data = training_data(self.ids, inputs, targets, None, None, None)
-        task, machine = self._recipe.task(batch_size), self._machine._asdict()
+        task, machine = self._recipe.task(batch_size), cast(Any, self._machine)
         return cost_of(task, data, self.hyperparams, len(self), **machine)
 
     # Selecting and combining members
@@ -364,7 +367,7 @@ class Swarm(Trained):
         Code is not saved: :meth:`load` needs the model again. The file is replaced atomically;
         folders that are missing are made. Raises SwarmWriteError when it cannot be written.
         """
-        warn_dropped(self._fitted)
+        self._warn_dropped()
         storage.save(Path(path), self.seed, self.hyperparams, self._result)
 
     @classmethod
@@ -429,8 +432,7 @@ class Swarm(Trained):
 
     def _untrained(self, ids: tuple[str, ...], hyperparams: HostHyperparams) -> FitResult:
         keys = member_keys(self.seed, ids)
-        lanes = self._machine.lanes
-        return untrained_members(self._recipe.initialise, ids, keys, hyperparams, lanes)
+        return untrained_members(self._recipe.initialise, ids, keys, hyperparams, self._lanes)
 
     def _call(self, function: Callable[..., Tree], data: Tree) -> Tree:
         """Apply a function to the best weights and data."""
@@ -439,4 +441,4 @@ class Swarm(Trained):
         return now.apply(function, self.hyperparams, data)
 
     def _map(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
-        return map_members(function, *trees, members=len(self), lanes=self._machine.lanes)
+        return map_members(function, *trees, members=len(self), lanes=self._lanes)

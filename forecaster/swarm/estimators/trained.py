@@ -2,10 +2,9 @@
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int32, Shaped
 
@@ -31,35 +30,14 @@ class Use:
     used = False
 
 
-class Fitted(NamedTuple):
-    """What a swarm remembers of the swarm that its ``fit`` returned."""
-
-    swarm: "weakref.ref[Trained]"
-    use: Use
-
-    @property
-    def dropped(self) -> bool:
-        """Whether the fitted swarm is gone without having been used, other than shown."""
-        return self.swarm() is None and not self.use.used
-
-
-def warn_dropped(fitted: Fitted | None) -> None:
-    """Warn if a swarm is used whose fitted result was dropped."""
-    if fitted is not None and fitted.dropped:
-        warn(
-            "this swarm is as it was before fit: fit does not change it but returns the trained "
-            "swarm, which was dropped. Write swarm = swarm.fit(...)"
-        )
-
-
 class Trained:
     """Members with the results of their training: weights, losses, status."""
 
     hyperparams: HostHyperparams
     _ids: tuple[str, ...]
     _recipe: Recipe
-    _fitted: Fitted | None
     _use: Use
+    _fitted: "tuple[weakref.ref[Trained], Use] | None"  # the swarm that ``fit`` returned, its use
 
     def __len__(self) -> int:
         """Return the number of members."""
@@ -104,7 +82,7 @@ class Trained:
     @property
     def losses(self) -> Losses:
         """Training and validation loss, each (member, epoch), NaN where a member did not train."""
-        warn_dropped(self._fitted)
+        self._warn_dropped()
         return self._result.losses
 
     @property
@@ -124,15 +102,13 @@ class Trained:
 
     def summary(self) -> "pd.DataFrame":
         """Return a row per member: status, epochs, losses, hyperparameters."""
-        warn_dropped(self._fitted)
+        self._warn_dropped()
         return self._result.summary().assign(**self.hyperparams)
 
     def member(self, name: str) -> Any:
         """Return one member as an ordinary Flax module, or as a function of inputs."""
-        warn_dropped(self._fitted)
-        params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
-        scalars = {key: jnp.asarray(value) for key, value in hyperparams.items()}
-        return self._recipe.functions.export(params, scalars)
+        params, hyperparams = self._one(name)
+        return self._recipe.functions.export(params, jax.tree.map(on_device, hyperparams))
 
     def member_function(self, name: str) -> Callable[..., Tree]:
         """Return one member as a pure function ``f(inputs, *, params=..., key=None)``.
@@ -140,14 +116,21 @@ class Trained:
         It can go through ``jax.grad``, ``jit`` and ``vmap``. ``params`` replaces the member's own
         weights, to differentiate by them; ``key`` seeds random layers.
         """
-        warn_dropped(self._fitted)
-        params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
+        params, hyperparams = self._one(name)
         params = jax.tree.map(on_device, params)  # modules write to their state arrays
         return self._recipe.function(params, hyperparams)
 
-    def _as_fitted(self) -> Fitted:
-        """Return what the swarm that this one was fitted from remembers of it."""
-        return Fitted(weakref.ref(self), self._use)
+    def _one(self, name: str) -> tuple[Params, HostHyperparams]:
+        self._warn_dropped()
+        return take_members((self.params, self.hyperparams), row_of(self.ids, name))
+
+    def _warn_dropped(self) -> None:
+        """Warn if the swarm that ``fit`` returned is gone without having been used."""
+        if self._fitted and self._fitted[0]() is None and not self._fitted[1].used:
+            warn(
+                "this swarm is as it was before fit: fit does not change it but returns the "
+                "trained swarm, which was dropped. Write swarm = swarm.fit(...)"
+            )
 
     @property
     def _result(self) -> FitResult:

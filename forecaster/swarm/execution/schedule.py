@@ -8,6 +8,7 @@ However many members there are, two programs are compiled here: one resumes memb
 that they begin with, the other trains them. The states of new members come from a third one.
 """
 
+import dataclasses
 import functools
 import math
 import time
@@ -35,7 +36,7 @@ from forecaster.swarm.devices.lanes import (
     unpack_chunks,
 )
 from forecaster.swarm.devices.programs import Program, spread
-from forecaster.swarm.execution.memory import chunk_size, members_at_once, weights
+from forecaster.swarm.execution.memory import chunk_size, members_at_once, shapes_of
 from forecaster.swarm.execution.shards import Job, Resources, Shard
 from forecaster.swarm.execution.vectors import Vector
 from forecaster.swarm.task import AnyArray, Data, Member, Task, Tree
@@ -93,18 +94,15 @@ class Schedule:
         self.held, members = shard.held(job), len(shard.rows)
         self.mesh = lane_mesh(resources.lanes, resources.data_parallel)
         numbers = (self.held.bytes_each + total_bytes(self.held.shared)) // 4
-        work = weights(self._task) * numbers * math.ceil(members / self.mesh.shape["lane"])
+        weights = shapes_of(self._task, self.held, self.hyperparams).weights
+        work = weights * numbers * math.ceil(members / self.mesh.shape["lane"])
         validated = self._task.validate is not None
         self.pace = Pace(resources.block, work, validated=validated, watched=watched)
         blank = jax.tree.map(np.zeros_like, self.origin)
         self._begin, self._train = compiled(self._task, self.mesh, self.pace.longest)
         self.layout = self._layout_for(resources, total_bytes(blank) // members)
         self._moving = 0.0  # seconds in which the latest block moved states
-        # Small data that one call of each program takes go with the call, which is faster.
-        self._one_call = self.held.is_small and members <= self.layout.at_once
-        self._one_call &= bool(self.pace.epochs >= np.max(self.limits.epochs))
-        shared = self.held.shared
-        self._shared = shared if self._one_call else replicate(shared, self.mesh)
+        self._shared = replicate(self.held.shared, self.mesh)
         history = History.of(losses, np.asarray(self.origin.epoch), self._task.metrics)
         # A value that is replaced as a whole, so that an interruption finds the old or the new one.
         self._snapshot = Snapshot(np.zeros(members, bool), blank, history, ())
@@ -117,7 +115,7 @@ class Schedule:
         layout = Layout.of(held.members, lanes, chunk, max(most, lanes * chunk))
         # This does not depend on the numbers of members and lanes: others compile nothing new.
         in_one_call = _CHUNKS * chunk * (held.bytes_each + 2 * state_bytes)
-        return layout.with_chunks(_CHUNKS) if in_one_call <= _SMALL else layout
+        return dataclasses.replace(layout, chunks=_CHUNKS) if in_one_call <= _SMALL else layout
 
     @property
     def compiling(self) -> bool:
@@ -269,8 +267,6 @@ class Schedule:
             self._in_chunks(self.hyperparams, rows),
             self._in_chunks(self.limits, rows),
         )
-        if self._one_call:
-            return member
         return jax.device_put(member, NamedSharding(self.mesh, P("lane")))
 
     def _with_progress(self, state: State, resident: Sequence[Packed]) -> State:

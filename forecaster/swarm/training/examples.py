@@ -1,5 +1,6 @@
 """Check the examples that callers give, and bring them into the form of training data."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -205,8 +206,16 @@ def _numbers(given: Any, what: str) -> np.ndarray:
 
 
 def _streamed(ids: Sequence[str], inputs: Streamed, bootstrap: _Keys | None) -> Streamed:
+    """Return a stream of Supervised from one of inputs, (inputs, targets[, weight]) or of that."""
+
     def load(rows: Rows) -> Supervised:
-        loaded, names = _supervised(inputs.load(rows)), [ids[int(row)] for row in rows]
+        loaded, names = inputs.load(rows), [ids[int(row)] for row in rows]
+        if not isinstance(loaded, Supervised):
+            given = cast(tuple[Tree, ...], loaded) if isinstance(loaded, tuple) else (loaded,)
+            x, y, weight = (*given, None, None)[:3]
+            if weight is None:
+                weight = np.ones(np.shape(jax.tree.leaves(x)[0])[:2], np.float32)
+            loaded = Supervised(x, y, weight)
         loaded = loaded._replace(weight=_checked_weight(names, loaded.weight, "sample_weight"))
         if loaded.validation_weight is not None:
             used = _checked_weight(names, loaded.validation_weight, "validation sample_weight")
@@ -216,28 +225,12 @@ def _streamed(ids: Sequence[str], inputs: Streamed, bootstrap: _Keys | None) -> 
     return Streamed(load)
 
 
-def _supervised(loaded: Tree) -> Supervised:
-    """Return what a stream loaded: Supervised, inputs, or (inputs, targets[, weight])."""
-    if isinstance(loaded, Supervised):
-        return loaded
-    given = cast(tuple[Tree, ...], loaded) if isinstance(loaded, tuple) else (loaded,)
-    inputs, targets, weight = (*given, None, None)[:3]
-    if weight is None:
-        weight = np.ones(np.shape(jax.tree.leaves(inputs)[0])[:2], np.float32)
-    return Supervised(inputs, targets, weight)
-
-
 def _arrays(tree: Tree, what: str) -> Tree:
     """Return a tree with an array in every leaf; stack a list of members' arrays.
 
     Raises SwarmError where members have different shapes.
     """
-
-    def numbers(leaf: Any) -> np.ndarray:
-        return _numbers(leaf, what)
-
-    if isinstance(tree, np.ndarray):
-        return _numbers(tree, what)
+    numbers = functools.partial(_numbers, what=what)
     if isinstance(tree, list):
         arrays = [numbers(item) for item in cast(list[ArrayLike], tree)]
         if len({array.shape for array in arrays}) > 1:
@@ -264,17 +257,15 @@ def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
     """Return the number of examples of a tree, and check its member axis."""
     if isinstance(tree, Shared):
         check_shared(tree, len(ids), what)
-        axis = 0 if tree.rows is None else 1
-        leaves = jax.tree.leaves(tree.values)
     else:
         check_rows(tree, len(ids), what)
-        axis, leaves = 1, jax.tree.leaves(tree)
-    counts = {np.shape(leaf)[axis] if np.ndim(leaf) > axis else -1 for leaf in leaves}
+    leaves, axes = _leaves(tree)
+    counts = {np.shape(leaf)[axes - 1] if np.ndim(leaf) >= axes else -1 for leaf in leaves}
     if len(counts) != 1 or -1 in counts:
         shapes = ", ".join(str(np.shape(leaf)) for leaf in leaves[:5])
         more = f" and {len(leaves) - 5} more" if len(leaves) > 5 else ""
         raise SwarmError(
-            f"{what}: expected arrays ({'member, ' if axis else ''}example, ...) with the same "
+            f"{what}: expected arrays ({'member, ' if axes > 1 else ''}example, ...) with the same "
             f"number of examples; got shapes {shapes}{more}"
         )
     return counts.pop()
@@ -290,24 +281,30 @@ def _same_examples(first: Tree, second: Tree, what: str) -> None:
 
 def _shapes_of_one(tree: Tree) -> list[tuple[int, ...]]:
     """Return the shapes of a single example."""
-    values = tree.values if isinstance(tree, Shared) else tree
-    axes = 1 if isinstance(tree, Shared) and tree.rows is None else 2  # leading ones
-    return [np.shape(leaf)[axes:] for leaf in jax.tree.leaves(values)]
+    leaves, axes = _leaves(tree)
+    return [np.shape(leaf)[axes:] for leaf in leaves]
+
+
+def _leaves(tree: Tree) -> tuple[list[Any], int]:
+    """Return a tree's arrays, and the number of axes before those of a single example."""
+    shared = isinstance(tree, Shared)
+    leaves = jax.tree.leaves(tree.values if shared else tree)
+    return leaves, 1 if shared and tree.rows is None else 2
 
 
 def _finite(ids: Sequence[str], tree: Tree, weight: _Weight | None, what: str) -> None:
     """Raise SwarmError unless every number of an example that counts is finite."""
-    shared = isinstance(tree, Shared)
-    axes = 1 if shared and tree.rows is None else 2  # leading ones
-    for leaf in jax.tree.leaves(tree.values if shared else tree):
+    leaves, axes = _leaves(tree)
+    for leaf in leaves:
         if (finite := representable(leaf)).all():
             continue
         bad = ~finite.all(tuple(range(axes, leaf.ndim))) & _counting(tree, weight)
         if bad.any():
+            where = _where_first(bad, None if isinstance(tree, Shared) else ids)
             raise SwarmError(
                 f"{what}: expected finite numbers of the bits that JAX keeps, 32 unless told "
                 f"otherwise; got {np.asarray(leaf)[~finite][0]} ({np.asarray(leaf).dtype}), first "
-                f"in {_where_first(bad, None if shared else ids)}. Give such examples "
+                f"in {where}. Give such examples "
                 "sample_weight 0.0, leave them out, or pass check=False: members that train on "
                 "them are then set aside as diverged"
             )

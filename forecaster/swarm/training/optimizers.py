@@ -66,7 +66,9 @@ class _Injected:
         made = self.optimizer
         if not isinstance(made, optax.GradientTransformation):
             made = _called(made, hyperparams)
-        return _ready(made, self.accumulate)
+        if self.accumulate > 1:
+            made = optax.MultiSteps(made, self.accumulate).gradient_transformation()
+        return optax.with_extra_args_support(made)  # as a search along a line needs
 
 
 # A number's update depends on its own gradients, and at most on the norm of all gradients.
@@ -160,12 +162,3 @@ def _called(
             f"optimizer: expected an optax transformation; got a {type(made).__name__}"
         )
     return made
-
-
-def _ready(
-    optimizer: optax.GradientTransformation, accumulate: int
-) -> optax.GradientTransformation:
-    """Make an optimiser average gradients, and take the arguments of a search along a line."""
-    if accumulate > 1:
-        optimizer = optax.MultiSteps(optimizer, accumulate).gradient_transformation()
-    return optax.with_extra_args_support(optimizer)

@@ -1,5 +1,6 @@
 """Supervised learning: a task from any model and any loss."""
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
@@ -148,16 +149,16 @@ def supervised(
     functions = functions_of(model)
     seen = watched(metrics, monitor, mode, validated=validated)
     one_loss = loss_of(functions, loss, loss_fn, compute_dtype)
-    fill = filled if loss_fn else _as_it_is
-    predictions = functools.partial(predictions_of, functions, compute_dtype)
+    predict = functools.partial(predictions_of, functions, compute_dtype)
+    of = _Supervised(one_loss, predict, batch_size, seen, validated, fills=loss_fn is not None)
     return Task(
         init=functions.init,
         loss=with_products(one_loss),
-        batches=functools.partial(_batches, batch_size),
-        take=functools.partial(_take, fill),
-        validate=functools.partial(_validate, one_loss, fill) if validated else None,
+        batches=of.batches,
+        take=of.take,
+        validate=of.validate if validated else None,
         optimizer=inject_hyperparams(optimizer, accumulate),
-        measure=functools.partial(_measure, seen, validated, predictions) if seen.metrics else None,
+        measure=of.measure if seen.metrics else None,
         metrics=seen.names,
         criterion=seen.criterion if seen.monitor else None,
         said=_described(loss or loss_fn, optimizer, batch_size, accumulate, compute_dtype, seen),
@@ -190,66 +191,67 @@ def _described(
     return "; ".join(f"{name}={value}" for name, value in said.items())
 
 
-def _measure(
-    seen: Watched,
-    validated: bool,  # noqa: FBT001
-    predict: Callable[..., tuple[Tree, Tree]],
-    params: Params,
-    data: Supervised,
-    hyperparams: Hyperparams,
-) -> dict[str, jax.Array]:
-    """Measure the validation examples, or the training examples if there are no others."""
-    inputs, targets, weight = data[3:6] if validated else data[:3]
-    batch = shard_batch(Batch(inputs, targets, cast(jax.Array, weight)))
-    predictions, targets = predict(params, batch, hyperparams)
-    return seen.values(predictions, targets, batch.weight)
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Supervised:
+    """The functions of a task over :class:`Supervised` data.
 
+    - ``loss``, ``predict``: of params and a :class:`Batch`
+    - ``batch_size``, ``seen``, ``validated``: as of :func:`supervised`
+    - ``fills``: whether the loss ignores weights, so that padding must repeat examples
+    """
 
-def _batches(
-    batch_size: int | None, data: Supervised, key: _Key
-) -> tuple[tuple[jax.Array, jax.Array] | None, Bool[jax.Array, " step"]]:
-    """Return the batches of an epoch. A batch of all examples needs no order: its index is None."""
-    valid = cast(jax.Array, data.weight) > 0
-    sample = None
-    if data.bootstrap is not None:
-        key_data = cast(jax.Array, data.bootstrap)
-        sample = bootstrap_sample(typed_key(key_data), valid)
-    if batch_size is None:
-        return None if sample is None else (sample[None], valid[None]), valid.any()[None]
-    # A batch is not filled up beyond the examples that there are.
-    drawn, weight, active = shuffled_batches(key, valid, min(batch_size, len(valid)))
-    return (drawn if sample is None else sample[drawn], weight), active
+    loss: Callable[..., jax.Array]
+    predict: Callable[..., tuple[Tree, Tree]]
+    batch_size: int | None
+    seen: Watched
+    validated: bool
+    fills: bool
 
+    def batches(
+        self, data: Supervised, key: _Key
+    ) -> tuple[tuple[jax.Array, jax.Array] | None, Bool[jax.Array, " step"]]:
+        """Return an epoch's batches; one of all examples needs no order: its index is None."""
+        valid = cast(jax.Array, data.weight) > 0
+        sample = None
+        if data.bootstrap is not None:
+            key_data = cast(jax.Array, data.bootstrap)
+            sample = bootstrap_sample(typed_key(key_data), valid)
+        if self.batch_size is None:
+            return None if sample is None else (sample[None], valid[None]), valid.any()[None]
+        # A batch is not filled up beyond the examples that there are.
+        drawn, weight, active = shuffled_batches(key, valid, min(self.batch_size, len(valid)))
+        return (drawn if sample is None else sample[drawn], weight), active
 
-def _as_it_is(batch: Batch) -> Batch:
-    return batch
+    def take(
+        self,
+        data: Supervised,
+        index: tuple[Int[jax.Array, " batch"], Shaped[jax.Array, " batch"]] | None,
+    ) -> Batch:
+        """Return one batch."""
+        if index is None:
+            return self._ready(data.inputs, data.targets, data.weight)
+        rows, is_example = index
+        cut = functools.partial(jnp.take, indices=rows, axis=0, mode="clip")
+        inputs, targets, weight = jax.tree.map(cut, (data.inputs, data.targets, data.weight))
+        return self._ready(inputs, targets, is_example * weight)
 
+    def validate(self, params: Params, data: Supervised, hyperparams: Hyperparams) -> jax.Array:
+        """Return the loss of the validation examples."""
+        if data.validation_weight is None:
+            raise SwarmError(
+                "validation: expected validation_inputs, validation_targets and validation_weight; "
+                "got none. Give them, or make the task with validated=False"
+            )
+        return self.loss(params, self._ready(*shard_batch(data[3:6])), None, hyperparams)
 
-def _take(
-    fill: Callable[[Batch], Batch],
-    data: Supervised,
-    index: tuple[Int[jax.Array, " batch"], Shaped[jax.Array, " batch"]] | None,
-) -> Batch:
-    if index is None:
-        return fill(Batch(data.inputs, data.targets, cast(jax.Array, data.weight)))
-    rows, is_example = index
-    cut = functools.partial(jnp.take, indices=rows, axis=0, mode="clip")
-    inputs, targets, weight = jax.tree.map(cut, (data.inputs, data.targets, data.weight))
-    return Batch(inputs, targets, is_example * weight)
+    def measure(
+        self, params: Params, data: Supervised, hyperparams: Hyperparams
+    ) -> dict[str, jax.Array]:
+        """Measure the validation examples, or the training examples if there are no others."""
+        batch = Batch(*shard_batch(data[3:6] if self.validated else data[:3]))
+        predictions, targets = self.predict(params, batch, hyperparams)
+        return self.seen.values(predictions, targets, batch.weight)
 
-
-def _validate(
-    loss: Callable[..., jax.Array],
-    fill: Callable[[Batch], Batch],
-    params: Params,
-    data: Supervised,
-    hyperparams: Hyperparams,
-) -> jax.Array:
-    if data.validation_weight is None:
-        raise SwarmError(
-            "validation: expected validation_inputs, validation_targets and validation_weight; "
-            "got none. Give them, or make the task with validated=False"
-        )
-    weight = cast(jax.Array, data.validation_weight)
-    batch = shard_batch(Batch(data.validation_inputs, data.validation_targets, weight))
-    return loss(params, fill(batch), None, hyperparams)
+    def _ready(self, inputs: Tree, targets: Tree, weight: _Weight) -> Batch:
+        batch = Batch(inputs, targets, cast(jax.Array, weight))
+        return filled(batch) if self.fills else batch
