@@ -100,7 +100,6 @@ PARTS = (
     *(mutants(turn) for turn in range(4)),
     Part("matrix", 5, ("bash", "scripts/matrix.sh", *CORE)),
     tests(2, "fuzz of files", "tests/ingest/test_fuzz.py", "tests/storage/test_fuzz.py"),
-    tests(2, "fuzz of evaluations", "tests/report/test_fuzz.py"),
     tests(3, "kills", "tests/cli/test_faults.py"),
     tests(3, "kills of ingest", "tests/ingest/test_faults.py"),
     mornings(0),

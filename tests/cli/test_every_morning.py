@@ -1,17 +1,14 @@
 """Forecasts of a model over the days after its fit: rows that come, lack or change each morning."""
 
-import contextlib
 import io
 import re
 import shutil
-import sqlite3
 from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.files import Home
 from forecaster.ingest import refreshing as updating
 from forecaster.pipeline.forecast_table import COLUMNS
 from tests.conftest import prices, run
@@ -183,14 +180,6 @@ def test_one_that_is_late_for_long_does_not_hide_the_next(tmp_path, settings):
     assert first < second
 
 
-def test_late_series_are_left_out_when_asked_for(mornings):
-    ahead = str((pd.Timestamp(LAST) + pd.offsets.BDay()).date())
-    for most, code in (("0", 1), ("1", 0)):
-        done = mornings("predict", "--all", "--end", ahead, "--max-late", most)
-        assert done.exit_code == code
-    assert "stale: AAA, BBB, CCC (ends 2021-04-06, 1 step behind). " in done.stderr
-
-
 def test_those_that_are_not_late_are_still_forecast(tmp_path, settings):
     mornings = begun(tmp_path, late_by(2), settings)
     done = mornings("predict", "--all", "--format", "csv", "--end", LAST, "--max-late", "1")
@@ -229,23 +218,6 @@ def test_a_killed_ingest_leaves_no_wrong_price_to_forecast_from(mornings, monkey
     band = (then["LSTM-hi-80"] / then["LSTM-lo-80"] - 1)[then["unique_id"] == "BBB"]
     sound = mornings.forecasts("BBB")
     assert np.allclose(band, sound["LSTM-hi-80"] / sound["LSTM-lo-80"] - 1, rtol=0.2)
-
-
-def test_an_older_sound_run_forecasts_where_the_latest_is_damaged(mornings):
-    then = mornings.forecasts("--all")
-    (sound,) = (mornings.home / "models").iterdir()
-    latest = shutil.copytree(sound, Home(mornings.home).new_run("lstm", "latest"))
-    arrays = latest / "model.safetensors"
-    arrays.write_bytes(arrays.read_bytes()[:-5])
-    done = mornings("predict", "--all", "--format", "csv")
-    assert done.exit_code == 0
-    assert "passed over, since it is damaged: run latest: " in done.stderr
-    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(done.stdout)), then)
-    named = mornings("predict", "--all", "--run", "latest")
-    assert named.exit_code == 1 and "damaged" in named.stderr
-    shutil.rmtree(sound)
-    done = mornings("predict", "--all")
-    assert done.exit_code == 1 and "`forecaster runs remove latest`" in done.stderr
 
 
 def test_a_row_dated_in_the_future_is_left_out_and_named(mornings):
@@ -329,6 +301,8 @@ def test_a_fixed_layout_has_the_same_columns_and_numbers_whatever_is_asked_for(m
         q50=fixed["median"]
     )
     assert (quantiles.sort_index(axis=1).diff(axis=1).iloc[:, 1:] > 0).all(axis=None)
+    (kept, *_) = (mornings.home / "record").rglob("*.parquet")
+    assert not [name for name in pd.read_parquet(kept) if "-q-" in str(name)]
     assert set(fixed["origin"]) == {LAST} and set(fixed["run"]) == set(again["run"])
     book = mornings.home.parent / "f.xlsx"
     assert mornings("predict", "--all", "--layout", "fixed", "--output", book).exit_code == 0
@@ -365,22 +339,6 @@ def test_an_output_that_cannot_be_says_why(first, options, message):
     said = " ".join(done.stderr.split())
     assert done.exit_code == 2 and not done.stdout and message in said, done.output
     assert not (folder / "none.db").exists()
-
-
-def test_forecasts_may_go_into_a_table_of_a_database(mornings):
-    pytest.importorskip("sqlalchemy")
-    name = f"sql:sqlite:///{mornings.home.parent}/desk.db#forecasts"
-    for turn in range(2):
-        done = mornings("predict", "--all", "--output", name)
-        assert done.exit_code == 0 and f"Wrote 9 rows into {name}" in done.stderr, done.output
-        assert not done.stdout, turn
-    with contextlib.closing(sqlite3.connect(mornings.home.parent / "desk.db")) as connection:
-        frame = pd.read_sql("SELECT * FROM forecasts ORDER BY rowid", connection)
-    file = mornings.forecasts("--all", "--layout", "fixed").fillna({"flags": ""})
-    assert list(frame) == list(file) == [*COLUMNS]
-    same = [column for column in COLUMNS if column not in ("made", "origin", "ds")]
-    pd.testing.assert_frame_equal(frame[same], file[same])
-    assert (pd.to_datetime(frame["ds"]) == pd.to_datetime(file["ds"])).all()
 
 
 def test_a_series_that_cannot_learn_keeps_no_other_from_it(mornings):

@@ -10,38 +10,6 @@ import pytest
 from tests.conftest import run
 
 
-@pytest.fixture
-def loads(tmp_path):
-    random, days = np.random.default_rng(0), pd.date_range("2024-01-01", periods=200)
-    series = [
-        pd.DataFrame({"unique_id": name, "ds": days, "y": 100 + random.normal(size=200)})
-        for name in ("north", "south")
-    ]
-    pd.concat(series).to_csv(tmp_path / "loads.csv", index=False)
-    return tmp_path / "loads.csv"
-
-
-@pytest.mark.slow
-def test_paths_are_shown_as_values_with_their_sum_and_nothing_is_called_a_price(
-    loads, tmp_path, settings
-):
-    home = ("--home", tmp_path / "home")
-    fit = run("fit", "--source", f"files:{loads}", "--config", settings, *home)
-    assert fit.exit_code == 0, fit.stderr
-    shown = run("predict", "--all", "--paths", 300, *home)
-    assert "Values 3 steps ahead, 300 paths" in shown.stdout
-    medians = {
-        line.split("│")[1].strip(): float(line.split("│")[2])
-        for line in shown.stdout.splitlines()
-        if line.startswith("│")
-    }
-    assert medians.keys() == {"north", "south", "sum of 2"}
-    assert abs(medians["sum of 2"] - 200) < 3 and abs(medians["north"] - 100) < 2
-    others = [run(*command, *home) for command in (("predict", "north"), ("status",), ("runs",))]
-    for done in (fit, shown, *others):
-        assert not re.search("price|close|risk|session", done.output, re.I), done.output
-
-
 def test_forecasts_say_what_they_rest_on(tmp_path):
     random = np.random.default_rng(0)
     values = {
@@ -144,6 +112,8 @@ def test_counts_of_few_rows_are_not_said_to_be_forecast_by_their_last_value(coun
 def test_paths_of_series_that_end_at_different_times_are_not_added(counts):
     one = run("predict", "new", "part1", "--paths", 300, "--home", counts)
     assert one.exit_code == 0 and "sum of 2" in one.stdout, one.output
+    assert "Values 3 steps ahead, 300 paths" in one.stdout
+    assert not re.search("price|close|risk|session", one.output, re.I)
     assert "different times" not in one.stderr
     two = run("predict", "new", "ended", "--paths", 300, "--home", counts)
     assert two.exit_code == 0 and "ended" in two.stdout and "sum of" not in two.stdout, two.output

@@ -227,19 +227,6 @@ def test_no_price_after_the_origin_changes_what_is_expected_of_unchanged(home):
     np.testing.assert_allclose(after[columns], before[columns])
 
 
-@pytest.mark.parametrize("share", [0.25, 10.0])
-def test_a_split_since_then_is_no_miss(home, share):
-    source = store(home, table().groupby("ticker").head(60))
-    forecast(home, source, 50)
-    before = score_record(home, read_record(home)).known
-    split = table()
-    split[PRICES] *= share  # the source adjusts all of its past
-    store(home, split)
-    after = score_record(home, read_record(home)).known
-    for name in ("y", "error", "crps", "crps_unchanged"):
-        np.testing.assert_allclose(after[name], before[name], rtol=1e-6)
-
-
 def test_a_dividend_since_then_is_no_miss_where_returns_are_forecast(home):
     frame = table().groupby("ticker").head(60)
     source = store(home, frame.assign(adj_close=frame["close"]))
@@ -309,91 +296,61 @@ def closing(frame: pd.DataFrame, rows: pd.DataFrame) -> list[float]:
     return [close[name, day] for name, day in zip(rows["unique_id"], days, strict=True)]
 
 
-def unadjusted(day: int, factor: float = 0.25) -> pd.DataFrame:
-    """Prices with a split on a day; the rows before it are still in the old units."""
+def times(factor: float, since: int = 0, until: int | None = None) -> pd.DataFrame:
+    """Prices, those of some days times a factor."""
     frame = table()
-    later = frame["date"] >= str(DAYS[day].date())
-    frame.loc[later, PRICES] *= factor
+    days = [str(day.date()) for day in DAYS[since:until]]
+    frame.loc[frame["date"].isin(days), PRICES] *= factor
     return frame
 
 
-@pytest.mark.parametrize("made", [50, 53])  # on the day of the split, and three days later
-@pytest.mark.parametrize("dividend", [False, True])
-def test_a_forecast_between_a_split_and_its_adjustment_has_the_units_of_its_origin(
-    home, made, dividend
-):
-    """The vendor restates the rows before the split days after it, and pays a dividend later."""
-    split = unadjusted(49)
-    source = store(home, split.groupby("ticker").head(made))
-    forecast(home, source, made)
-    adjusted = table()
-    adjusted[PRICES] *= 0.25
-    store(home, adjusted.groupby("ticker").head(60))
-    if dividend:
-        forecast(home, source, 60)
-        adjusted[PRICES] *= 0.97
-        store(home, adjusted)
+SPLIT = times(0.25, since=49)  # the rows before it are still in the old units
+PENCE, SOUND = times(100, since=49, until=51), table()
+REVISED = times(0.25)
+REVISED.loc[REVISED["date"] == str(DAYS[49].date()), PRICES] *= 1.0024
+
+
+@pytest.mark.parametrize(
+    ("steps", "units"),
+    [
+        # The vendor restates all rows, since a split, or long after it; and pays a dividend later.
+        ([(SOUND, 60, 50), (times(0.25), 330, None)], SOUND),
+        ([(SOUND, 60, 50), (times(10), 330, None)], SOUND),
+        ([(SPLIT, 50, 50), (times(0.25), 60, None)], SPLIT),
+        ([(SPLIT, 53, 53), (times(0.25), 60, None)], SPLIT),
+        ([(SPLIT, 50, 50), (times(0.25), 60, 60), (times(0.25 * 0.97), 330, None)], SPLIT),
+        ([(SPLIT, 53, 53), (times(0.25), 60, 60), (times(0.25 * 0.97), 330, None)], SPLIT),
+        # The price of the origin is revised beside the split.
+        ([(SPLIT, 50, 50), (REVISED, 60, None)], SPLIT),
+        # Two splits are adjusted at once: no forecast after the first is from its units alone.
+        ([(SPLIT, 51, 50), (SPLIT, 51, 51), (times(0.125), 330, None)], SPLIT),
+        # Prices were wrong for two days, which is no split.
+        ([(PENCE, 50, 50), (PENCE, 51, 51), (SOUND, 60, 60), (times(0.97), 330, None)], SOUND),
+    ],
+)
+def test_outcomes_have_the_units_in_which_was_forecast(home, steps, units):
+    for frame, rows, until in steps:
+        source = store(home, frame.groupby("ticker").head(rows))
+        if until is not None:
+            forecast(home, source, until)
     known = score_record(home, read_record(home)).known
-    first = known[known["origin"] == DAYS[made - 1]]
-    assert len(first) == 4 and not first["corrected"].any()
-    np.testing.assert_allclose(first["y"], closing(split, first))
+    first = known[known["origin"] <= DAYS[52]]
+    assert len(first) >= 4
+    np.testing.assert_allclose(first["y"], closing(units, first), rtol=0.003)
 
 
 @pytest.mark.parametrize("made", [50, 53])
 def test_so_it_has_where_the_owner_of_the_prices_adjusts_them(home, made):
     """The vendor never restates the rows before the split."""
-    split = unadjusted(49)
-    source = store(home, split.groupby("ticker").head(made))
+    source = store(home, SPLIT.groupby("ticker").head(made))
     forecast(home, source, made)
     for name in ("AAA", "BRK-B"):
         words = ("adjust", name, "--factor", "0.25", "--before", str(DAYS[49].date()))
         assert run(*words, "--home", home).exit_code == 0
-    store(home, split.groupby("ticker").head(60))
+    store(home, SPLIT.groupby("ticker").head(60))
     known = score_record(home, read_record(home)).known
     assert len(known) == 4 and not known["corrected"].any()
-    np.testing.assert_allclose(known["y"], closing(split, known))
-
-
-def test_a_price_revised_next_to_a_split_leaves_the_units_of_its_origin(home):
-    split = unadjusted(49)
-    source = store(home, split.groupby("ticker").head(50))
-    forecast(home, source, 50)
-    adjusted = table()
-    adjusted[PRICES] *= 0.25
-    adjusted.loc[adjusted["date"] == str(DAYS[49].date()), PRICES] *= 1.0024
-    store(home, adjusted.groupby("ticker").head(60))
-    known = score_record(home, read_record(home)).known
-    np.testing.assert_allclose(known["y"], closing(split, known), rtol=0.003)
-
-
-def test_two_splits_that_are_adjusted_at_once_leave_the_units_of_the_origin(home):
-    """No forecast after the first split is from rows in its units alone."""
-    split = unadjusted(49)
-    source = store(home, split.groupby("ticker").head(51))
-    forecast(home, source, 50)
-    forecast(home, source, 51)
-    adjusted = table()
-    adjusted[PRICES] *= 0.25 * 0.5
-    store(home, adjusted)
-    known = score_record(home, read_record(home)).known
-    np.testing.assert_allclose(known["y"], closing(split, known))
-
-
-def test_prices_that_were_wrong_for_two_days_are_no_split(home):
-    wrong = table()
-    days = wrong["date"].isin([str(DAYS[n].date()) for n in (49, 50)])
-    wrong.loc[days, PRICES] *= 100  # in pence
-    source = store(home, wrong.groupby("ticker").head(50))
-    forecast(home, source, 50)
-    store(home, wrong.groupby("ticker").head(51))
-    forecast(home, source, 51)
-    store(home, table().groupby("ticker").head(60))
-    forecast(home, source, 60)
-    adjusted = table()
-    adjusted[PRICES] *= 0.97
-    store(home, adjusted)
-    known = score_record(home, read_record(home)).known
-    np.testing.assert_allclose(known["y"], closing(table(), known))
+    np.testing.assert_allclose(known["y"], closing(SPLIT, known))
 
 
 def test_what_is_no_longer_there_is_said(home, scored):
