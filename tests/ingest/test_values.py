@@ -180,7 +180,9 @@ def test_files_of_one_series_have_one_currency(tmp_path):
     pd.concat([later, prices(ticker="B")]).to_csv(tmp_path / "2025.csv", index=False)
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("B",)
-    assert "its files disagree: column 'currency' holds EUR and USD" in str(panel.skipped["A"])
+    assert "its parts disagree: column 'currency' holds EUR, column 'currency' USD" in str(
+        panel.skipped["A"]
+    )
 
 
 WIDE = pd.DataFrame({"date": DAYS, "a": [1.0, 2, 3], "b": [1.0, 2, 3]})

@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import hint_of_zeros, listed, spelled, spellings
+from forecaster.errors import DataError, hint_of_zeros, listed, spelled, spellings
 from forecaster.ingest.sources.source import Date, Fetched, Known
-from forecaster.ingest.store.series_file import UNITS
-from forecaster.ingest.tables.roles import TARGETS, canonical
+from forecaster.ingest.tables.file_reader import join
+from forecaster.ingest.tables.roles import TARGETS
 from forecaster.series import repeated_at, show_time, spaced_otherwise, spacing_of
 
 Lost: TypeAlias = Literal["suspect", "keep", "replace"]
@@ -78,11 +78,13 @@ class Whole(ABC):
         if stored is None or (rows := _lost_from(stored.frame, frame)).empty:
             return Fetched(name, frame, left_out)
         if self.lost == "keep":
+            try:
+                joined = join([rows, frame[~frame["ds"].isin(rows["ds"])]])
+            except DataError as error:
+                why = f"{error}. `ingest --refresh` replaces all rows"
+                return Fetched(name, None, why, suspect=True)
             if why := _why_apart(frame, stored.frame):
                 return Fetched(name, None, why, suspect=True)
-            joined = _with_lost(rows, frame)
-            units = stored.frame.attrs.get(UNITS, {}), frame.attrs.get(UNITS, {})
-            joined.attrs[UNITS] = {**units[0], **units[1]}
             return Fetched(name, joined, left_out, kept=rows["ds"])
         why = TOO_SHORT if self.unreadable else _why_suspect(rows, stored.frame)
         return Fetched(name, None, why, suspect=True)
@@ -113,32 +115,16 @@ def series_of(
 
 def _why_apart(frame: pd.DataFrame, stored: pd.DataFrame) -> str | None:
     """Say why rows cannot be added to the stored ones of their series; None if they can."""
-    kinds = [table["ds"].dtype.kind for table in (frame, stored)]
-    if kinds[0] != kinds[1]:
-        new, old = ("dates" if kind == "M" else "whole numbers" for kind in kinds)
-        return f"its times are {new}, those of the stored rows {old}; write both alike"
     targets = [[name for name in TARGETS if name in table] for table in (frame, stored)]
     if not set(targets[0]) & set(targets[1]):
         new, old = (listed(map(repr, names)) for names in targets)
         return f"it holds {new}, the stored rows {old}; name the target alike"
-    before = {_kind_of(name): unit for name, unit in stored.attrs.get(UNITS, {}).items()}
-    for column, unit in frame.attrs.get(UNITS, {}).items():
-        if (there := before.get(_kind_of(column), unit)) != unit:
-            return (
-                f"column {column!r} holds {unit}, that of the stored rows {there}; convert the "
-                "numbers, or `ingest --refresh` with the whole history in one unit"
-            )
     times, known = frame["ds"].to_numpy(), stored["ds"].to_numpy()
     if len(times) and times[0] > known[-1]:
         times = np.concatenate([known[-1:], times])  # the gap between both counts, too
     if why := spaced_otherwise(times, spacing_of(known), "the stored ones"):
         return f"{why}; give them a series of their own, or `ingest --refresh` replaces all rows"
     return None
-
-
-def _kind_of(column: str) -> str:
-    """Return whether a column states the unit of numbers, or their currency."""
-    return "unit" if canonical(column) in ("unit", "units", "uom") else "currency"
 
 
 def _repeated_time(frame: pd.DataFrame) -> str | None:
@@ -161,13 +147,6 @@ def _lost_from(stored: pd.DataFrame, latest: pd.DataFrame) -> pd.DataFrame:
         return stored
     stored = stored[_with_value(stored)]
     return stored[~stored["ds"].isin(latest["ds"][_with_value(latest)])]
-
-
-def _with_lost(lost: pd.DataFrame, latest: pd.DataFrame) -> pd.DataFrame:
-    """Return the source's rows and the lost ones, these as they were stored."""
-    latest = latest[~latest["ds"].isin(lost["ds"])]
-    both = pd.concat([lost, latest], ignore_index=True)
-    return both.sort_values("ds", kind="stable", ignore_index=True)
 
 
 def _why_suspect(lost: pd.DataFrame, stored: pd.DataFrame) -> str:

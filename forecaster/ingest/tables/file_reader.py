@@ -1,7 +1,6 @@
 """Read all series of one file: CSV, Parquet, or a download of Stooq's."""
 
 import csv
-import itertools
 import lzma
 import re
 import urllib.parse
@@ -18,7 +17,7 @@ from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.layout import SEPARATOR, each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.parquet_tables import read_parquet
-from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
+from forecaster.ingest.tables.roles import Columns, canonical, canonical_names, is_currency
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
@@ -98,22 +97,27 @@ def read_table(path: Path, columns: Columns | None) -> Table:
 
 
 def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Join parts of one series, sorted by time.
+    """Join parts of one series, sorted by time, with the currencies and units that any states.
 
     Raises DataError if some hold dates and others whole numbers, or if currencies or units differ.
     """
     if len(frames) == 1:
         return frames[0]
     if len({frame["ds"].dtype.kind for frame in frames}) > 1:
-        raise DataError("its files disagree: some hold dates, others whole numbers")
-    stated = {entry for frame in frames for entry in frame.attrs.get("units", {}).items()}
-    for (column, unit), (other, second) in itertools.pairwise(sorted(stated)):
-        if column == other:
-            raise DataError(
-                f"its files disagree: column {column!r} holds {unit} and {second}; convert the "
-                "numbers, or give each its own series"
-            )
+        raise DataError(
+            "its parts disagree: some hold dates, others whole numbers; write all alike"
+        )
+    stated = [pair for frame in frames for pair in frame.attrs.get("units", {}).items()]
+    for currency in (True, False):
+        same = [pair for pair in stated if is_currency(pair[0]) == currency]
+        for column, unit in same:
+            if unit != same[0][1]:
+                raise DataError(
+                    f"its parts disagree: column {same[0][0]!r} holds {same[0][1]}, column "
+                    f"{column!r} {unit}; convert the numbers, or give each its own series"
+                )
     joined = pd.concat(frames, ignore_index=True)
+    joined.attrs["units"] = dict(stated)
     return joined.sort_values("ds", kind="stable", ignore_index=True)
 
 

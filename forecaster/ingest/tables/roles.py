@@ -64,6 +64,11 @@ def is_needed(name: str) -> bool:
     return name in used or name in _FALLBACK_SPELLINGS
 
 
+def is_currency(column: str) -> bool:
+    """Return whether a column of :data:`UNITS` states the currency of numbers, not their unit."""
+    return canonical(column).startswith("c")
+
+
 CLOCK = "time of day"
 """The role of a column with the times of day of the dates in another one."""
 _WORDS = {"unique_id": "the series", "ds": "the time", "y": "the target"}
