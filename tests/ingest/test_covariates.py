@@ -65,15 +65,15 @@ def test_parquet_keeps_flags_and_words(panel, plans, tmp_path):
     kinds.to_parquet(tmp_path / "kinds.parquet")
     static = added(panel, tmp_path / "kinds.parquet", "static").static
     assert static is not None
-    assert static.values["kind"].to_dict() == {"SHOP-A": "town", "SHOP-B": "farm"}
+    assert static["kind"].to_dict() == {"SHOP-A": "town", "SHOP-B": "farm"}
 
 
 def test_words_stay_words_and_numbers_become_numbers(panel, tmp_path):
     (tmp_path / "kinds.csv").write_text("ticker;size;kind\nSHOP-A;1,5;town\nSHOP-B;22,25;farm\n")
     static = added(panel, tmp_path / "kinds.csv", "static").static
     assert static is not None
-    assert static.values["size"].tolist() == [1.5, 22.25]
-    assert static.values["kind"].tolist() == ["town", "farm"]
+    assert static["size"].tolist() == [1.5, 22.25]
+    assert static["kind"].tolist() == ["town", "farm"]
 
 
 @pytest.mark.parametrize(

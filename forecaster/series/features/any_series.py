@@ -6,7 +6,6 @@ where prices have too few rows for networks.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -92,9 +91,7 @@ class AnySeries(Transform):
       components are blended
     """
 
-    natures: Mapping[str, Nature] = dataclasses.field(
-        default_factory=lambda: MappingProxyType(dict[str, Nature]())
-    )
+    natures: Mapping[str, Nature] = dataclasses.field(default_factory=dict[str, Nature])
     alone: Name | None = None
     learned: LearnedOfAny = LearnedOfAny()
 
@@ -180,7 +177,7 @@ class AnySeries(Transform):
 
     def _with_natures(self, natures: Mapping[str, Nature]) -> Self:
         """Return the transform with some series added, or changed."""
-        return dataclasses.replace(self, natures=MappingProxyType({**self.natures, **natures}))
+        return dataclasses.replace(self, natures={**self.natures, **natures})
 
     def _with_effects(
         self, panel: Panel, held_back: Int[np.ndarray, " series"] | None = None

@@ -10,7 +10,6 @@ targets are alike in calm and in volatile times, and a network that predicts 0 i
 import base64
 import dataclasses
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self, cast
 
 import msgspec
@@ -72,9 +71,7 @@ class Transform:
     """
 
     name: str
-    natures: Mapping[str, Any] = dataclasses.field(
-        default_factory=lambda: MappingProxyType(dict[str, Any]())
-    )
+    natures: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     covariates: Scaling = dataclasses.field(default_factory=Scaling)
     market: tuple[str, ...] = ()
     alone: Any = None

@@ -8,7 +8,6 @@ is stored with the model, so that later data do not change the features.
 import dataclasses
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -29,6 +28,8 @@ _WIDEST = 1e6  # deviations of a constant number from its mean, or float32 would
 _LARGEST = 1e150  # largest number; its square does not overflow
 
 MeanAndDeviation: TypeAlias = tuple[float, Annotated[float, Meta(gt=0)]]
+Pairs: TypeAlias = tuple[MeanAndDeviation, ...]
+Words: TypeAlias = tuple[str, ...]
 Rows = tuple[Shaped[np.ndarray, " row"], Float[np.ndarray, "row column"]]
 
 
@@ -56,8 +57,7 @@ class Future:
         times, a column holds no numbers or one that is infinite or beyond 1e150, a row names no
         series, a time is repeated, or there are no rows or more than 500 columns.
         """
-        _check_frame(frame, "future covariates")
-        frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
+        frame = _renamed(frame, {"ticker": "unique_id", "date": "ds"}, "future covariates")
         columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
         if "ds" not in frame:
             raise DataError(
@@ -65,7 +65,8 @@ class Future:
                 "all series) and some of numbers, or none for a list of events; got "
                 f"{listed(frame)}"
             )
-        if events := _lists_events(frame, columns):
+        kinds = columns == [_EVENT] and not pd.api.types.is_numeric_dtype(frame[_EVENT])
+        if events := kinds or not columns:
             frame = _with_kinds(frame)
             columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
         _check_table(frame, len(columns), "future covariates")
@@ -88,7 +89,7 @@ class Future:
             str(name): (part["ds"].to_numpy(), part[columns].to_numpy(float, na_value=np.nan))
             for name, part in frame.groupby("unique_id", sort=False)
         }
-        return Future(tuple(columns), MappingProxyType(rows), 0.0 if events else float("nan"))
+        return Future(tuple(columns), rows, 0.0 if events else float("nan"))
 
     def of_kinds(self, columns: Sequence[str]) -> "Future":
         """Return a list of events with these kinds alone; unchanged where it has none of them.
@@ -107,7 +108,7 @@ class Future:
             wide = np.zeros((len(times), len(columns)))
             wide[:, to] = values[:, places]
             rows[name] = (times, wide)
-        return dataclasses.replace(self, columns=tuple(columns), rows=MappingProxyType(rows))
+        return dataclasses.replace(self, columns=tuple(columns), rows=rows)
 
     def known_at(self, times: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         """Return the columns that a fit can learn from: of a list, the kinds that have happened.
@@ -172,7 +173,7 @@ class Future:
         for name, by in shifts.items():
             to = times[by:]
             rows[name] = (to, self.at(name, times[: len(to)]))
-        return dataclasses.replace(self, rows=MappingProxyType(rows))
+        return dataclasses.replace(self, rows=rows)
 
     def rows_of(self, name: str) -> Rows:
         """Return the sorted times and the numbers of one series; none where it has none."""
@@ -192,45 +193,33 @@ class Future:
         return out
 
 
-@dataclasses.dataclass(frozen=True)
-class Static:
-    """Constant properties of each series: numbers and categories.
+def static_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return constant properties, a row per series by its name, from a frame with ``unique_id``.
 
-    ``values``: a row per series, by its name
+    Raises DataError when a series has two rows, a row names none, there are no rows, no other
+    column or more than 500, or a number is infinite, complex or beyond 1e150.
     """
+    frame = _renamed(frame, {"ticker": "unique_id"}, "static covariates")
+    if "unique_id" not in frame or frame.shape[1] < 2:
+        raise DataError(
+            "static covariates: expected columns unique_id and one or more others; got "
+            f"{listed(frame)}"
+        )
+    _check_table(frame, frame.shape[1] - 1, "static covariates")
+    frame = frame.assign(unique_id=frame["unique_id"].astype(str))
+    if (again := frame["unique_id"].duplicated()).any():
+        name = frame["unique_id"][again].iloc[0]
+        raise DataError(f"static covariates: two rows for {name}; expected one per series")
+    frame = frame.set_index("unique_id")
+    _check_real(frame, list(map(str, frame)), "static covariates")
+    return frame
 
-    values: pd.DataFrame
 
-    @staticmethod
-    def from_frame(frame: pd.DataFrame) -> "Static":
-        """Read a frame ``unique_id`` and other columns, a row per series.
-
-        Raises DataError when a series has two rows, a row names none, there are no rows, no other
-        column or more than 500, or a number is infinite, complex or beyond 1e150.
-        """
-        _check_frame(frame, "static covariates")
-        frame = frame.rename(columns={"ticker": "unique_id"})
-        if "unique_id" not in frame or frame.shape[1] < 2:
-            raise DataError(
-                "static covariates: expected columns unique_id and one or more others; got "
-                f"{listed(frame)}"
-            )
-        _check_table(frame, frame.shape[1] - 1, "static covariates")
-        frame = frame.assign(unique_id=frame["unique_id"].astype(str))
-        if (again := frame["unique_id"].duplicated()).any():
-            name = frame["unique_id"][again].iloc[0]
-            raise DataError(f"static covariates: two rows for {name}; expected one per series")
-        frame = frame.set_index("unique_id")
-        _check_real(frame, list(map(str, frame)), "static covariates")
-        return Static(frame)
-
-    def check(self, ids: Sequence[str]) -> None:
-        """Raise DataError unless each of these series has a row."""
-        known = set(self.values.index)
-        if missing := [name for name in ids if name not in known]:
-            raise DataError(
-                f"static covariates: no row for {listed(missing)}; expected one per series"
-            )
+def _check_static(static: pd.DataFrame, ids: Sequence[str]) -> None:
+    """Raise DataError unless each of these series has a row."""
+    known = set(static.index)
+    if missing := [name for name in ids if name not in known]:
+        raise DataError(f"static covariates: no row for {listed(missing)}; expected one per series")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,15 +234,11 @@ class Scaling:
     """
 
     future: tuple[str, ...] = ()
-    scales: Mapping[str, tuple[MeanAndDeviation, ...]] = dataclasses.field(
-        default_factory=lambda: MappingProxyType(dict[str, tuple[MeanAndDeviation, ...]]())
-    )
+    scales: Mapping[str, Pairs] = dataclasses.field(default_factory=dict[str, Pairs])
     numbers: Mapping[str, MeanAndDeviation] = dataclasses.field(
-        default_factory=lambda: MappingProxyType(dict[str, MeanAndDeviation]())
+        default_factory=dict[str, MeanAndDeviation]
     )
-    words: Mapping[str, tuple[str, ...]] = dataclasses.field(
-        default_factory=lambda: MappingProxyType(dict[str, tuple[str, ...]]())
-    )
+    words: Mapping[str, Words] = dataclasses.field(default_factory=dict[str, Words])
 
     def count(self, horizon: int) -> int:
         """Return the number of features: a future column gives one now and one per step ahead."""
@@ -264,12 +249,12 @@ class Scaling:
         """Add the scales of further series; ``times``: those of each series' rows."""
         future = future.of_kinds(self.future)
         scales = {name: _scales(future.at(name, own)) for name, own in times.items()}
-        return dataclasses.replace(self, scales=MappingProxyType({**self.scales, **scales}))
+        return dataclasses.replace(self, scales={**self.scales, **scales})
 
     def renamed(self, names: Mapping[str, str]) -> "Scaling":
         """Return the scaling with series under new names, by the old ones."""
         scales = {names.get(name, name): pairs for name, pairs in self.scales.items()}
-        return dataclasses.replace(self, scales=MappingProxyType(scales))
+        return dataclasses.replace(self, scales=scales)
 
     @staticmethod
     def of(future: Future | None, times: Mapping[str, np.ndarray]) -> "Scaling":
@@ -278,14 +263,14 @@ class Scaling:
             return Scaling()
         return Scaling(known).with_scales(future, times)
 
-    def with_static(self, static: Static, ids: Sequence[str]) -> "Scaling":
+    def with_static(self, static: pd.DataFrame, ids: Sequence[str]) -> "Scaling":
         """Add the scales and the categories of constant properties.
 
         ``ids``: the series that are fitted on. Other series, which may have come later, must not
         decide. Raises DataError for one of ``ids`` without a row.
         """
-        static.check(ids)
-        table = static.values.loc[list(ids)].infer_objects()
+        _check_static(static, ids)
+        table = static.loc[list(ids)].infer_objects()
         numbers: dict[str, tuple[float, float]] = {}
         words: dict[str, tuple[str, ...]] = {}
         for name in table:
@@ -295,11 +280,9 @@ class Scaling:
                 numbers[str(name)] = _scales(known[:, None])[0]
             else:
                 words[str(name)] = _kinds(str(name), column)
-        return dataclasses.replace(
-            self, numbers=MappingProxyType(numbers), words=MappingProxyType(words)
-        )
+        return dataclasses.replace(self, numbers=numbers, words=words)
 
-    def check(self, future: Future | None, static: Static | None, ids: Sequence[str]) -> None:
+    def check(self, future: Future | None, static: pd.DataFrame | None, ids: Sequence[str]) -> None:
         """Raise DataError unless a panel has the covariates that a model was fitted with."""
         if self.future and (future is None or future.columns != self.future):
             got = "none" if future is None else listed(future.columns)
@@ -308,14 +291,14 @@ class Scaling:
                 f"panel has {got}. Add them by panel.with_future(frame), or --future FILE"
             )
         wanted = [*self.numbers, *self.words]
-        there = [] if static is None else list(map(str, static.values))
+        there = [] if static is None else list(map(str, static))
         if missing := [name for name in wanted if name not in there]:
             raise DataError(
                 f"the model was fitted with the static covariates {listed(wanted)}; this panel "
                 f"lacks {listed(missing)}. Add them by panel.with_static(frame), or --static FILE"
             )
         if wanted and static is not None:
-            static.check(ids)
+            _check_static(static, ids)
 
     def check_scales(self, ids: Iterable[str]) -> None:
         """Raise ValueError unless each series has the scales of the future covariates."""
@@ -344,22 +327,26 @@ class Scaling:
         values = np.nan_to_num(squash(values), nan=0.0).reshape(*every.shape, -1)
         return values.swapaxes(1, 2).reshape(len(times), -1)
 
-    def static_features(self, static: Static, name: str) -> Float[np.ndarray, " feature"]:
+    def static_features(self, static: pd.DataFrame, name: str) -> Float[np.ndarray, " feature"]:
         """Return the features of one series; a category unknown to the fit is 0 for all of them.
 
         Raises DataError for anything but a number in a column of numbers.
         """
-        there = static.values[static.values.index == name]
-
-        def value(column: str) -> Any:
-            return there[column].iloc[0] if len(there) else np.nan
-
         out: list[float] = []
         for column, (centre, scale) in self.numbers.items():
-            scaled = (_as_number(value(column), column, name) - centre) / scale
+            value: Any = static.at[name, column]
+            try:
+                number = float("nan") if pd.isna(value) else float(value)
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"static covariates: column {column!r} of {name}: expected a number, as when "
+                    f"the model was fitted; got {value!r:.80}"
+                ) from error
+            scaled = (number - centre) / scale
             out.append(float(np.nan_to_num(np.clip(scaled, -_WIDEST, _WIDEST))))
         for column, kinds in self.words.items():
-            out += [float(_word(value(column)) == kind) for kind in kinds]
+            word = _word(static.at[name, column])
+            out += [float(word == kind) for kind in kinds]
         return np.array(out)
 
     def fits(self) -> bool:
@@ -386,15 +373,6 @@ def missing_ahead(
     return None
 
 
-def _lists_events(frame: pd.DataFrame, columns: Sequence[str]) -> bool:
-    """Return whether a frame of future covariates lists events.
-
-    ``columns``: those beside ``unique_id`` and ``ds``; there are none, or one that names kinds
-    """
-    named = list(columns) == [_EVENT] and not pd.api.types.is_numeric_dtype(frame[_EVENT])
-    return not columns or named
-
-
 def _with_kinds(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a list of events with a column of 0 and 1 for each kind, in alphabetical order.
 
@@ -415,13 +393,14 @@ def _with_kinds(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns=_EVENT).assign(**flags)
 
 
-def _check_frame(frame: object, what: str) -> None:
-    """Raise DataError for anything but a frame."""
+def _renamed(frame: object, names: dict[str, str], what: str) -> pd.DataFrame:
+    """Return a frame with the usual names of columns. Raises DataError for anything else."""
     if not isinstance(frame, pd.DataFrame):
         raise DataError(
             f"{what}: expected a pandas frame; got {printable(type(frame).__name__)}. Of a series "
             "make one by .reset_index(), of another frame by .to_pandas()"
         )
+    return frame.rename(columns=names)
 
 
 def _check_table(frame: pd.DataFrame, columns: int, what: str) -> None:
@@ -472,27 +451,22 @@ def _check_real(frame: pd.DataFrame, columns: Sequence[str], what: str) -> None:
 
 def _times(column: pd.Series, *, dated: bool) -> np.ndarray:
     numbers = pd.api.types.is_integer_dtype(column)
-    if not dated and not numbers:
-        raise DataError("future covariates: column 'ds' holds no whole numbers like the series")
     if not dated:
+        if not numbers:
+            raise DataError("future covariates: column 'ds' holds no whole numbers like the series")
         return column.to_numpy(np.int64)
     try:
-        if numbers:
-            column = _dates_of(column)
-        return as_times(column)
+        dates = dates_of_numbers(column.to_numpy(np.int64)) if numbers else column
+        if dates is None:
+            raise DataError(
+                f"column 'ds' holds numbers such as {column.iloc[0]}, which are no dates"
+            )
+        return as_times(dates)
     except DataError as error:
         raise DataError(
             f"future covariates: {error}; expected dates such as 2024-01-31 (dates, or text with "
             "the year first)"
         ) from error
-
-
-def _dates_of(numbers: pd.Series) -> pd.Series:
-    """Return whole numbers such as 20230102 and 202301 as dates."""
-    dates = dates_of_numbers(numbers.to_numpy(np.int64))
-    if dates is None:
-        raise DataError(f"column 'ds' holds numbers such as {numbers.iloc[0]}, which are no dates")
-    return dates
 
 
 def _scales(values: Float[np.ndarray, "row column"]) -> tuple[tuple[float, float], ...]:
@@ -517,17 +491,6 @@ def _kinds(name: str, column: pd.Series) -> tuple[str, ...]:
             f"{_MOST_CATEGORIES} at most. Leave out the column, or group its kinds"
         )
     return kinds
-
-
-def _as_number(value: Any, column: str, name: str) -> float:
-    """Return a number of a series, NaN where it is not known. Raises DataError for any other."""
-    try:
-        return float("nan") if pd.isna(value) else float(value)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"static covariates: column {column!r} of {name}: expected a number, as when the model "
-            f"was fitted; got {value!r:.80}"
-        ) from error
 
 
 def _word(value: object) -> str:

@@ -35,8 +35,13 @@ def draw(series: Mapping[str, Drawn], channel: str, ax: "Axes | None", *, prices
     else:
         as_written(ax.legend(frameon=False, ncols=min(5, len(series)), fontsize=9))
     if any(times.dtype.kind == "M" for times, _, _ in series.values()):
-        _short_dates(ax)
-    ax.set_ylabel(_label(channel, prices=prices, together=together), parse_math=False)
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(minticks=3, maxticks=8)  # few ticks, with no more of the date
+        ax.xaxis.set_major_locator(locator)  # than tells them apart
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    label = "price, the first shown = 100" if together else "price" if prices else channel
+    ax.set_ylabel(label, parse_math=False)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
@@ -67,18 +72,3 @@ def series_to_draw(
     if not 1 <= len(names) <= _MOST:
         raise UsageError(f"expected 1 to {_MOST} series to draw; got {len(names)}")
     return names
-
-
-def _short_dates(ax: "Axes") -> None:
-    """Label few ticks, each with no more of the date than tells them apart."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator = AutoDateLocator(minticks=3, maxticks=8)
-    ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-
-
-def _label(channel: str, *, prices: bool, together: bool) -> str:
-    if together:
-        return "price, the first shown = 100"
-    return "price" if prices else channel

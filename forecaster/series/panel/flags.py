@@ -27,7 +27,7 @@ class Flags:
     until: Shaped[np.ndarray, " flag"]
 
     def __post_init__(self) -> None:
-        for array in (self.ids, self.times, self.kinds, self.known, self.until):
+        for array in vars(self).values():
             array.setflags(write=False)
 
     def __len__(self) -> int:
@@ -35,8 +35,7 @@ class Flags:
 
     def select(self, some: Bool[np.ndarray, " flag"]) -> "Flags":
         """Return some of the flags."""
-        fields = (self.ids, self.times, self.kinds, self.known, self.until)
-        return Flags(*(field[some] for field in fields))
+        return Flags(*(array[some] for array in vars(self).values()))
 
     def of(self, ids: Sequence[str]) -> "Flags":
         """Return the flags of some series."""

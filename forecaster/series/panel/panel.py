@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
@@ -32,7 +31,7 @@ from forecaster.series.calendar.times import (
     repeated_at,
     show_time,
 )
-from forecaster.series.panel.covariates import Future, Static
+from forecaster.series.panel.covariates import Future, static_table
 from forecaster.series.panel.drawing import Drawn, draw, series_to_draw
 from forecaster.series.panel.flags import Flags
 from forecaster.series.panel.stacking import (
@@ -85,12 +84,10 @@ class Panel:
     channels: tuple[str, ...]
     target: str
     frequency: Frequency
-    skipped: Mapping[str, Skipped] = dataclasses.field(
-        default_factory=lambda: MappingProxyType(dict[str, Skipped]())
-    )
+    skipped: Mapping[str, Skipped] = dataclasses.field(default_factory=dict[str, Skipped])
     flags: Flags | None = None
     future: Future | None = None
-    static: Static | None = None
+    static: pd.DataFrame | None = None
     market: "Panel | None" = None
     peers: "Panel | None" = None
 
@@ -257,7 +254,7 @@ class Panel:
             values=self.values if same else self.values[rows],
             mask=self.mask if same else self.mask[rows],
             ids=tuple(ids),
-            skipped=MappingProxyType(skipped),
+            skipped=skipped,
             flags=None if self.flags is None else self.flags.of(ids),
         )
 
@@ -313,7 +310,7 @@ class Panel:
         ``frame``: ``unique_id`` and columns of numbers, or of text with at most 50 categories.
         Raises DataError for any other frame.
         """
-        return dataclasses.replace(self, static=Static.from_frame(frame))
+        return dataclasses.replace(self, static=static_table(frame))
 
     def with_market(self, names: str | Sequence[str], *, forecast: bool = True) -> "Panel":
         """Return the panel with one or several series declared as the market, such as an index.

@@ -36,9 +36,9 @@ def check_arrays(series: Mapping[str, object]) -> None:
         except (TypeError, ValueError) as error:
             raise wrong_argument("series", {name: parts}, expected) from error
         check_names(f"series {name!r}: channels", channels, "the names of the channels")
-        if not _is_array_of(times, "iuM") or times.ndim != 1:
+        if _kind_of(times) not in "iuM" or times.ndim != 1:
             raise wrong_argument(f"series {name!r}: times", times, "an array of dates or counters")
-        if not _is_array_of(values, "biuf"):
+        if _kind_of(values) not in "biuf":
             raise wrong_argument(f"series {name!r}: values", values, "an array of real numbers")
         if values.shape != (rows := len(times), len(channels)):
             raise DataError(
@@ -49,8 +49,8 @@ def check_arrays(series: Mapping[str, object]) -> None:
             raise DataError(f"series {name!r}: its times are not sorted; sort its rows by time")
 
 
-def _is_array_of(value: object, kinds: str) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in kinds
+def _kind_of(array: object) -> str:
+    return str(array.dtype.kind) if isinstance(array, np.ndarray) else "no array"
 
 
 def kind_of_most(
@@ -136,7 +136,7 @@ def as_times(column: pd.Series) -> np.ndarray:
     if pd.api.types.is_integer_dtype(column):
         return column.to_numpy(np.int64)
     try:
-        if _holds_text(column):
+        if len(column) and isinstance(column.iloc[0], str):
             text = column.astype("string")
             if (now := means_now(text)).any():
                 raise DataError(f"column 'ds' holds {text[now].iloc[0]!r}, which is not a date")
@@ -165,7 +165,3 @@ def fall_back_on_close(values: np.ndarray, channels: tuple[str, ...]) -> None:
     first = np.isfinite(values[:, :, [adjusted, close]]).any(2).argmax(1)
     without = np.isnan(values[np.arange(len(values)), first, adjusted])
     values[without, :, adjusted] = values[without, :, close]
-
-
-def _holds_text(column: pd.Series) -> bool:
-    return bool(len(column)) and isinstance(column.iloc[0], str)
