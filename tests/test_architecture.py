@@ -38,8 +38,8 @@ ROOMS: dict[str, list[str]] = {
         "stored_panel", "loading", "refreshing",
     ],
     "forecasting": [
-        "config", "methods", "bands", "windows", "networks", "model", "network_task", "predicting",
-        "fitting",
+        "config", "methods", "comparing", "bands", "windows", "networks", "model", "network_task",
+        "predicting", "fitting",
     ],
     "evaluation": ["origins", "scores", "baselines", "backtest"],
     "storage": ["model", "runs", "unfinished"],

@@ -14,7 +14,7 @@ from forecaster.cli.fit_options import (
     settings_options,
     working,
 )
-from forecaster.cli.printing import console, show_facts
+from forecaster.cli.printing import console, print_table, show_facts
 from forecaster.cli.shared import (
     PARTLY,
     bars,
@@ -194,7 +194,7 @@ def _finish(ctx: click.Context, fit: "SavedFit") -> None:
 
 def _print_summary(fit: "SavedFit") -> None:
     from forecaster.files import run_name
-    from forecaster.forecasting import FORECAST_BY, counted, worse_than_simple
+    from forecaster.forecasting import FORECAST_BY, comparison, counted, worse_than_simple
 
     model, report, shards = fit.model, fit.report, len(fit.run.index.folders)
     config, made, counts = model.config, model.provenance, report["status"].value_counts()
@@ -221,8 +221,22 @@ def _print_summary(fit: "SavedFit") -> None:
         "Saved": str(fit.folder),
     }
     show_facts({name: text for name, text in shown.items() if text})
+    _print_comparison(comparison(report, made["training_seconds"]))
     if worse := worse_than_simple(report):
         console().print(printable(worse), style="red", soft_wrap=True)
+
+
+def _print_comparison(table: "pd.DataFrame") -> None:
+    """Print how well networks and simpler means forecast the rows held back."""
+    units = {"loss": "{:.4f}", "error": "{:.4f}", "coverage": "{:.1%}", "seconds": "{:.1f}"}
+    rows = [
+        [
+            str(name),
+            *("" if row[of] != row[of] else how.format(row[of]) for of, how in units.items()),
+        ]
+        for name, row in table.iterrows()
+    ]
+    print_table("On the rows held back", ["by", *units], rows, numbers=True)
 
 
 def _error(report: "pd.DataFrame") -> str:

@@ -18,6 +18,7 @@ from .bands.drift import premium_of as premium_of
 from .bands.widths import FARTHEST_TAIL as FARTHEST_TAIL
 from .bands.widths import KNOTS as KNOTS
 from .bands.widths import Widths as Widths
+from .comparing import comparison as comparison
 from .config import CLASSICAL as CLASSICAL
 from .config import ENCODINGS as ENCODINGS
 from .config import MODELS as MODELS

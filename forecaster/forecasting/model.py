@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from forecaster.errors import ModelError, Skipped, UsageError, check_names, listed, near
 from forecaster.forecasting.bands.drift import Drift, join_drifts
 from forecaster.forecasting.bands.widths import Widths
+from forecaster.forecasting.comparing import comparison
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.methods import FORECAST_BY, Method
 from forecaster.forecasting.networks import OwnNetwork
@@ -220,6 +221,11 @@ class Model:
     def report(self) -> pd.DataFrame:
         """The outcome of training, a row per series."""
         return self.networks.report
+
+    @property
+    def comparison(self) -> pd.DataFrame:
+        """How well networks and simpler means forecast the rows held back, a row for each."""
+        return comparison(self.report, self.provenance.get("training_seconds", np.nan))
 
     def only(self, ids: Sequence[str]) -> "Model":
         """Return the model of these series alone, in this order.

@@ -1,12 +1,23 @@
 """Compare forecasts of held-back rows with outcomes, to calibrate bands and report errors."""
 
+import dataclasses
+from types import MappingProxyType
+
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.forecasting.bands.distribution import Distribution
+from forecaster.forecasting.bands.calibration import normal_scores_of, spread_at_origins
+from forecaster.forecasting.bands.distribution import DOF_AT_START, Distribution
 from forecaster.forecasting.bands.drift import Drift
+from forecaster.forecasting.comparing import (
+    COMBINATION_COVERAGE,
+    COMPONENTS,
+    COVERAGE,
+    beside,
+)
 from forecaster.forecasting.config import Config
+from forecaster.forecasting.methods import Method
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.network_task import split_of, validation_of
 from forecaster.forecasting.networks import OwnNetwork
@@ -19,6 +30,8 @@ from forecaster.forecasting.predicting.distributions import (
 )
 from forecaster.series import Panel, ScaleWeights, Transform, Transformed, sampled_names
 
+_COMPARED = 50  # series whose forecasts are compared with simpler ones, at most
+_STEPS = 200_000  # the same, of rows times steps ahead of those whose components are
 _LEARNED = 100  # series that weights of both scales are learned from, at most
 _PRIOR = np.array([0.0, 0.6, 0.6])
 _PENALTIES = np.array([0.0, 0.03, 0.03])
@@ -47,7 +60,71 @@ def validated(
         scores, median = made.scores(outcomes), made.quantiles(np.zeros(made.shape))
         seasons = transform.basic_seasons(panel.ids)
         errors = _validation_errors(transformed, origins, inside, median, seasons)
+        errors[COVERAGE] = _coverage(scores)
+        if transform.name == "combined" and transform.alone is None:
+            own = networks.trained
+            rows = np.flatnonzero(own if own.any() else ~own)
+            rows = rows[sampled_names([panel.ids[row] for row in rows.tolist()], _COMPARED)]
+            part = panel.only([panel.ids[row] for row in rows.tolist()])
+            held = origins[rows], inside[rows], outcomes[rows]
+            for name, values in _simpler(transform, part, transformed.only(rows), *held).items():
+                errors[name] = np.full(len(own), np.nan)
+                errors[name][rows] = values
     return scores, errors, drift
+
+
+def _simpler(
+    transform: Transform,
+    panel: Panel,
+    transformed: Transformed,
+    origins: Int[np.ndarray, "series origin"],
+    inside: Bool[np.ndarray, "series origin"],
+    outcomes: Float[np.ndarray, "series origin horizon"],
+) -> dict[str, Float[np.ndarray, " series"]]:
+    """Return how well the combination of a sample of series forecasts, and its components alone.
+
+    Arguments after the panel are those of the sample, see :func:`_held_back`.
+    """
+    horizon, nothing = transformed.base.shape[-1], np.zeros(outcomes.shape)
+    series = np.arange(len(origins))
+
+    def error(of: Transformed, rows: np.ndarray) -> np.ndarray:
+        errors = _validation_errors(of, origins[rows], inside[rows], nothing[rows], 0 * rows)
+        return errors["mae_relative_to_naive"]
+
+    unit = around_drift(
+        Distribution.unit((*origins.shape, horizon), DOF_AT_START), None, transformed, origins
+    )
+    found = {
+        beside(Method.COMBINATION): error(transformed, series),
+        COMBINATION_COVERAGE: _coverage(unit.scores(outcomes)),
+    }
+    small = series[np.cumsum(panel.mask.sum(1)) * horizon <= _STEPS].tolist()
+    natures = [transform.natures[name] for name in panel.ids]
+    its = [one.components for one in natures]
+    for name in COMPONENTS:
+        rows = [row for row in small if name in its[row].kind.names and getattr(its[row], name, 1)]
+        found[beside(name)] = np.full(len(series), np.nan)
+        if rows:
+            alone = {
+                panel.ids[row]: dataclasses.replace(
+                    natures[row],
+                    components=its[row]._replace(kind=its[row].kind._replace(names=(name,))),
+                    blend=natures[row].blend._replace(weights=(1.0,)),
+                )
+                for row in rows
+            }
+            by_one = dataclasses.replace(transform, natures=MappingProxyType(alone))
+            made = by_one.apply(panel.only([*alone]), horizon, transformed.z.shape[1])
+            found[beside(name)][rows] = error(made, np.array(rows))
+    return found
+
+
+def _coverage(scores: Float[np.ndarray, "series origin horizon"]) -> Float[np.ndarray, " series"]:
+    """Return the share of outcomes in bands of 80 %, which earlier outcomes calibrate."""
+    bound = normal_scores_of([80])[0, 1] * spread_at_origins(scores, np.ones(scores.shape[-1]))
+    known = np.isfinite(scores).sum((1, 2))
+    return (np.abs(scores) <= bound).sum((1, 2)) / np.where(known, known, np.nan)
 
 
 def with_scale_weights(

@@ -1,0 +1,63 @@
+"""What own networks add is said: all means are compared on the rows that were held back."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.forecasting.comparing import comparison
+
+
+@pytest.fixture(scope="module")
+def panel() -> fc.Panel:
+    """Return monthly series that are too short for networks."""
+    random, dates = np.random.default_rng(0), pd.date_range("2018-01-01", periods=60, freq="MS")
+    season = 50 + 10 * np.sin(np.arange(60) * 2 * np.pi / 12)
+    parts = [
+        pd.DataFrame({"unique_id": f"s{n}", "ds": dates, "y": season + random.normal(size=60)})
+        for n in range(3)
+    ]
+    return fc.load_panel(pd.concat(parts))
+
+
+@pytest.mark.filterwarnings("ignore:These forecasts")
+def test_a_component_errs_as_a_fit_by_it_alone_does(panel):
+    report = fc.fit(panel, fc.Config(horizon=6)).report
+    for name in ("ets", "theta"):
+        alone = fc.fit(panel, fc.Config(model=name, horizon=6)).report["mae_relative_to_naive"]
+        np.testing.assert_allclose(report[f"{name}_beside_naive"], alone, rtol=1e-9)
+    whole = report["mae_relative_to_naive"]  # there are no networks
+    np.testing.assert_allclose(report["combination_beside_naive"], whole, rtol=1e-9)
+    assert (report["linear_beside_naive"] != whole).all()
+    assert report["patterns_beside_naive"].isna().all()  # these have none
+    assert report["coverage-80"].between(0.5, 1).all()
+
+
+def test_every_means_is_compared_on_the_series_with_own_networks():
+    report = pd.DataFrame(
+        {
+            "forecast_by": ["own networks", "own networks", "common network"],
+            "validation_loss": [1.0, 1.2, np.nan],
+            "validation_loss_of_start": [1.5, 1.5, np.nan],
+            "mae_relative_to_naive": [0.4, 0.6, 9.0],
+            "mae_relative_to_seasonal_naive": [0.5, 1.0, 9.0],
+            "coverage-80": [0.7, 0.9, 0.0],
+            "combination_beside_naive": [0.5, 0.9, np.nan],
+            "combination_coverage-80": [0.8, 0.8, np.nan],
+            "ets_beside_naive": [0.9, 0.9, np.nan],
+            "theta_beside_naive": [0.7, 0.9, np.nan],
+            "linear_beside_naive": [np.nan, np.nan, np.nan],
+        }
+    )
+    table = comparison(report, 12.5)
+    none = np.nan
+    expected = {
+        "own networks": [1.1, 0.5, 0.8, 12.5],
+        "common network": [1.5, none, none, none],
+        "combination": [none, 0.7, 0.8, none],
+        "theta": [none, 0.8, none, none],
+        "last value": [none, 1.0, none, none],
+        "season before": [none, 0.7, none, none],
+    }
+    assert list(table.index) == list(expected)
+    np.testing.assert_allclose(table, list(expected.values()))
