@@ -6,7 +6,6 @@ import functools
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError
@@ -81,29 +80,6 @@ def test_the_season_is_that_of_what_was_known_at_the_first_cutoff():
         assert season_at(panel, cutoff) == 1
 
 
-def test_the_weighted_quantile_loss_is_that_of_utilsforecast():
-    from utilsforecast.losses import scaled_crps
-
-    random = np.random.default_rng(0)
-    y = random.poisson(2.0, 300).astype(float)
-    levels = [90, 80, 70, 60, 50, 40, 30, 20, 10]
-    frame = pd.DataFrame({"unique_id": ["a"] * 200 + ["b"] * 100, "ds": range(300), "y": y})
-    frame = frame.assign(cutoff=-1, M=stats.poisson.ppf(0.5, 2.0))
-    for level in levels:
-        frame[f"M-lo-{level}"] = stats.poisson.ppf(0.5 - level / 200, 2.0)
-        frame[f"M-hi-{level}"] = stats.poisson.ppf(0.5 + level / 200, 2.0)
-    quantiles = np.arange(1, 20) / 20
-    table = frame.assign(**{f"q{q:g}": stats.poisson.ppf(q, 2.0) for q in quantiles})
-    columns = {"M": [f"q{q:g}" for q in quantiles]}
-    expected = scaled_crps(table, models=columns, quantiles=quantiles).set_index("unique_id")["M"]
-    got = fc.evaluate(frame).set_index("unique_id")
-    np.testing.assert_allclose(got["size"], frame.groupby("unique_id")["y"].mean())
-    # The outermost of our quantiles stand for the tails beyond them.
-    np.testing.assert_allclose(got["wql"], expected, rtol=0.05)
-    nothing = fc.evaluate(frame.assign(y=0.0))
-    assert (nothing["size"] == 0).all() and np.isinf(nothing["wql"]).all()
-
-
 def test_without_drift_a_distribution_of_a_price_lies_around_the_latest_one():
     days = pd.bdate_range("2024-01-01", periods=30)
     prices = pd.DataFrame({"ticker": "a", "date": days, "close": np.arange(74.0, 104.0)})
@@ -166,6 +142,10 @@ def test_the_order_of_rows_does_not_change_their_horizons():
     ours = expected.query("model == 'M'")
     assert ours["mae"].tolist() == ours["rmse"].tolist() == [1.0, 2.0, 3.0]
     assert (ours["mae_relative_to_naive"] == 1).all() and (ours["width-80"] == 5).all()
+    assert ours["size"].tolist() == [12.5, 13.5, 14.5]
+    np.testing.assert_allclose(ours["wql"], ours["crps"] / ours["size"])
+    nothing = fc.evaluate(by_hand().assign(y=0.0)).query("model == 'M'")
+    assert (nothing["size"] == 0).all() and np.isinf(nothing["wql"]).all()
     for shuffled in (by_hand().iloc[::-1], by_hand().sample(frac=1, random_state=1)):
         pd.testing.assert_frame_equal(fc.evaluate(shuffled, by_horizon=True), expected)
 
@@ -215,7 +195,7 @@ def test_a_frame_that_is_none_of_forecasts_is_refused(change, message):
         ({"season": 0}, "season: expected a whole number of 1 or more; got 0"),
         ({"season": -1}, "season: expected a whole number"),
         ({"season": 1.5}, "season: expected a whole number"),
-        ({"first_cutoff": "2024-01-01"}, "times are whole numbers; expected one of them"),
+        ({"first_cutoff": "2024-01-01"}, "cutoff: expected a whole number"),
         ({"panel": None, "first_cutoff": 1}, "first_cutoff is for scaled errors; give the panel"),
         ({"panel": by_hand()}, "panel: expected one of load_panel; got .*DataFrame"),
     ],

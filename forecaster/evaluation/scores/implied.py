@@ -33,37 +33,20 @@ class Implied(NamedTuple):
     values: np.ndarray
     quantiles: np.ndarray
 
-    @staticmethod
-    def of(values: ArrayLike, quantiles: ArrayLike) -> "Implied":
-        """Return the distributions with these quantiles; arguments as the fields."""
-        values, quantiles = np.asarray(values, float), np.asarray(quantiles, float)
-        if not enough(quantiles):
-            raise ValueError(
-                "quantiles: expected 0.5, one of 5 % or less and one of 95 % or more, and others "
-                f"between them; got {', '.join(f'{q:g}' for q in quantiles)}"
-            )
-        return Implied(values, quantiles)
-
     def second_moment(self) -> np.ndarray:
         """Return the expected squares (...), the variance where the mean is zero."""
+        slope, base, mass, first = self._pieces()
         scores = ndtri(self.quantiles)
-        slope = np.diff(self.values) / np.diff(scores)
-        base = self.values[..., :-1] - slope * scores[:-1]
-        density = np.exp(-(scores**2) / 2) / _ROOT
-        mass, first = np.diff(self.quantiles), -np.diff(density)
-        second = mass - np.diff(scores * density)
+        second = mass - np.diff(scores * (np.exp(-(scores**2) / 2) / _ROOT))
         inside = _sum(base**2 * mass + 2 * base * slope * first + slope**2 * second)
         return inside + self._tail(lower=True).second() + self._tail(lower=False).second()
 
     def shortfall(self, probability: float) -> np.ndarray:
         """Return the mean below the quantile of a probability (...), one of ``quantiles``."""
         at = int(np.abs(self.quantiles - probability).argmin())
-        scores = ndtri(self.quantiles[: at + 1])
-        slope = np.diff(self.values[..., : at + 1]) / np.diff(scores)
-        base = self.values[..., :at] - slope * scores[:-1]
-        density = np.exp(-(scores**2) / 2) / _ROOT
-        inside = base * np.diff(self.quantiles[: at + 1]) - slope * np.diff(density)
-        return (_sum(inside) + self._tail(lower=True).first()) / self.quantiles[at]
+        slope, base, mass, first = self._pieces()
+        inside = _sum((base * mass + slope * first)[..., :at])
+        return (inside + self._tail(lower=True).first()) / self.quantiles[at]
 
     def log_density(self, outcomes: ArrayLike) -> np.ndarray:
         """Return the logarithm of the density at outcomes (...).
@@ -87,6 +70,14 @@ class Implied(NamedTuple):
         beyond = np.where(position > last, above, inside)
         known = np.isfinite(self.values).all(-1) & np.isfinite(outcomes)
         return np.where(known, np.where(outcomes < self.values[..., 0], below, beyond), np.nan)
+
+    def _pieces(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return slopes and levels in normal scores (..., piece), probabilities and mean scores."""
+        scores = ndtri(self.quantiles)
+        slope = np.diff(self.values) / np.diff(scores)
+        base = self.values[..., :-1] - slope * scores[:-1]
+        density = np.exp(-(scores**2) / 2) / _ROOT
+        return slope, base, np.diff(self.quantiles), -np.diff(density)
 
     def _tail(self, *, lower: bool) -> "_Tail":
         """Return the tails beyond the outermost quantile of one side."""

@@ -70,25 +70,16 @@ def _summed(
     frame: pd.DataFrame, panel: Panel, first_cutoff: Time | Shaped[np.ndarray, ""]
 ) -> np.ndarray:
     """Return the summed variance of the sessions after each cutoff up to ``ds``, (row,)."""
-    begin, begin_known = _positions(frame["cutoff"], panel)
-    end, end_known = _positions(frame["ds"], panel)
-    known = begin_known & end_known
     early = panel.times <= np.asarray(first_cutoff, panel.times.dtype)
     learned = panel.masked(first_cutoff, forecasting=True).mask & early
+    begin, end = (frame[name].to_numpy(panel.times.dtype) for name in ("cutoff", "ds"))
     out = np.full(len(frame), np.nan)
     for name, rows in frame.groupby("unique_id", sort=False).indices.items():
         if name in panel.ids:
-            rows = np.asarray(rows)[known[rows]]
-            sums = _running_variance(panel, panel.ids.index(str(name)), learned)
-            out[rows] = sums[end[rows]] - sums[begin[rows]]
+            running = _running_variance(panel, panel.ids.index(str(name)), learned)
+            sums = pd.Series(running, panel.times)  # NaN at a time that is none of the panel's
+            out[rows] = sums.reindex(end[rows]).to_numpy() - sums.reindex(begin[rows]).to_numpy()
     return np.where(out > 0, out, np.nan)
-
-
-def _positions(times: pd.Series, panel: Panel) -> tuple[np.ndarray, np.ndarray]:
-    """Return the position of each time in a panel, and whether it is one of the panel's."""
-    wanted = times.to_numpy(panel.times.dtype)
-    at = np.minimum(np.searchsorted(panel.times, wanted), len(panel.times) - 1)
-    return at, panel.times[at] == wanted
 
 
 def _running_variance(panel: Panel, row: int, learned: np.ndarray) -> np.ndarray:

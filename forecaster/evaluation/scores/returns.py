@@ -42,27 +42,21 @@ def return_scores(
         return {}
     with np.errstate(divide="ignore", invalid="ignore"):
         returns = np.log(values / realized.latest[:, None])
-    implied = Implied.of(np.where(np.isfinite(returns), returns, np.nan), quantiles)
+    returns = np.where(np.isfinite(returns), returns, np.nan)
+    implied = Implied(returns, np.asarray(quantiles, float))
     variance = implied.second_moment()
-    scores = {"qlike": metrics.qlike(realized.change**2, variance)}
-    outcomes = dict[str, np.ndarray]()
-    if realized.variance is not None:
-        scores["qlike_range"] = metrics.qlike(realized.variance, variance)
-        outcomes["qlike_range"] = realized.variance
+    change, ranges = realized.change, realized.variance
+    scores = {"qlike": (change, metrics.qlike(change**2, variance))}
+    if ranges is not None:
+        scores["qlike_range"] = ranges, metrics.qlike(ranges, variance)
     for probability in VALUE_AT_RISK:
         if probability in quantiles:
-            bound = implied.values[:, list(quantiles).index(probability)]
-            shortfall = implied.shortfall(probability)
-            fz0 = metrics.fz0(realized.change, bound, shortfall, probability)
-            scores[f"fz0-{probability:g}"] = fz0
+            bound = returns[:, list(quantiles).index(probability)]
+            fz0 = metrics.fz0(change, bound, implied.shortfall(probability), probability)
+            scores[f"fz0-{probability:g}"] = change, fz0
     with np.errstate(invalid="ignore"):  # a return of minus infinity
-        scores["log_score"] = -implied.log_density(realized.change)
+        scores["log_score"] = change, -implied.log_density(change)
     return {
-        name: np.where(np.isnan(outcomes.get(name, realized.change)), np.nan, _or_infinite(score))
-        for name, score in scores.items()
+        name: np.where(np.isnan(outcome), np.nan, np.where(np.isfinite(score), score, np.inf))
+        for name, (outcome, score) in scores.items()
     }
-
-
-def _or_infinite(score: np.ndarray) -> np.ndarray:
-    """Return a score, infinite where the forecast has none."""
-    return np.where(np.isfinite(score), score, np.inf)

@@ -108,7 +108,7 @@ def evaluate(
         keys.append("horizon")
     first = frame["cutoff"].min() if first_cutoff is None else first_cutoff
     if panel is not None and len(frame):
-        first = _first_of(first, panel)
+        first = as_time(first, panel.times.dtype.kind)
     realized = None
     if panel is not None and panel.target != "y" and NAIVE in frame:
         realized = Realized.of(frame, panel, first)
@@ -148,21 +148,6 @@ def _check_frame(frame: pd.DataFrame) -> None:
         raise DataError(
             f"frame: expected one of cross_validation; got {printable(type(frame).__name__)}"
         )
-    _check_columns(frame)
-    keys = ["unique_id", "ds", "cutoff"]
-    for name in keys:
-        if (empty := frame[name].isna().to_numpy()).any():
-            raise DataError(f"frame: row {int(empty.argmax()) + 1}, column {name!r}: empty")
-    if (again := frame.duplicated(keys).to_numpy()).any():
-        row = frame.iloc[int(again.argmax())]
-        raise DataError(
-            f"frame: two rows for {printable(row['unique_id'])}, {show_time(row['ds'])}, from the "
-            f"cutoff {show_time(row['cutoff'])}; keep one"
-        )
-
-
-def _check_columns(frame: pd.DataFrame) -> None:
-    """Raise DataError unless a frame has the keys, and numbers in all other columns."""
     names = list(map(str, frame.columns))
     if twice := [name for name in names if names.count(name) > 1]:
         raise DataError(f"frame: column {twice[0]!r} appears twice; keep one")
@@ -174,31 +159,31 @@ def _check_columns(frame: pd.DataFrame) -> None:
     models = models_of(frame)
     if not models:
         raise DataError(f"frame: no column with the forecasts of a model; got {listed(names)}")
-    levels = [(model, level) for model in models for level in levels_of(frame, model)]
-    if wrong := [level for _, level in levels if not 0 < float(level) < 100]:
-        raise DataError(f"frame: a band of {wrong[0]} %; expected levels above 0 and below 100")
-    bounds = [bound for model, level in levels for bound in bounds_of(model, level)]
-    bounds += [column for model in models for column in quantile_columns(frame, model).values()]
+    bounds = list[str]()
+    for model in models:
+        for level in levels_of(frame, model):
+            if not 0 < float(level) < 100:
+                raise DataError(f"frame: a band of {level} %; expected levels between 0 and 100")
+            bounds += bounds_of(model, level)
+        bounds += quantile_columns(frame, model).values()
     for name in dict.fromkeys(["y", *models, *bounds]):
         if name not in names:
             raise DataError(f"frame: no column {name!r}, the other bound of a band that it has")
-        kind = frame[name].dtype
-        if kind.kind not in "iuf":
+        if (kind := frame[name].dtype).kind not in "iuf":
             raise DataError(
                 f"frame: column {name!r}: expected numbers; got {kind}. All columns other than "
                 f"{', '.join(KEYS)} are forecasts of models; leave out what is none"
             )
-
-
-def _first_of(first: Time | Shaped[np.ndarray, ""], panel: Panel) -> Shaped[np.ndarray, ""]:
-    """Return the first cutoff as a time of a panel. Raises UsageError for one of another kind."""
-    try:
-        return as_time(first, panel.times.dtype.kind)
-    except (TypeError, ValueError, UsageError) as error:
-        kind = "dates" if panel.times.dtype.kind == "M" else "whole numbers"
-        raise UsageError(
-            f"first cutoff {first!r}: the panel's times are {kind}; expected one of them"
-        ) from error
+    keys = ["unique_id", "ds", "cutoff"]
+    for name in keys:
+        if (empty := frame[name].isna().to_numpy()).any():
+            raise DataError(f"frame: row {int(empty.argmax()) + 1}, column {name!r}: empty")
+    if (again := frame.duplicated(keys).to_numpy()).any():
+        row = frame.iloc[int(again.argmax())]
+        raise DataError(
+            f"frame: two rows for {printable(row['unique_id'])}, {show_time(row['ds'])}, from the "
+            f"cutoff {show_time(row['cutoff'])}; keep one"
+        )
 
 
 def _warn_of_missing(frame: pd.DataFrame) -> None:
@@ -225,7 +210,7 @@ def _scores(
         "smape": metrics.symmetric_error(y, forecast),
     }
     of_returns: Mapping[str, np.ndarray] = {}
-    quantiles = quantile_columns(frame, model)
+    around, quantiles = None, quantile_columns(frame, model)
     values, levels = frame[list(quantiles.values())].to_numpy(float), list(quantiles)
     if quantiles:
         errors["crps"] = metrics.crps(y, values, levels)
@@ -237,7 +222,7 @@ def _scores(
         errors["size"] = np.abs(y)
         for quantile, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
             errors[f"pinball-{quantile:g}"] = losses
-    around = around_outcomes(frame, model) if quantiles else None
+        around = around_outcomes(frame, model)
     for level in levels_of(frame, model):
         low, high = (frame[bound] for bound in bounds_of(model, level))
         errors[f"coverage-{level}"] = metrics.held(y, values, levels, float(level), around)
