@@ -112,7 +112,6 @@ PARTS = (
     script(1, "accuracy/promotions.py"),
     script(1, "accuracy/refits.py", needs=("data",)),
     script(1, "accuracy/scoreboard.py", "--only", "level shift", "--output", "{folder}/s.csv"),
-    script(1, "accuracy/significance.py"),
     script(1, "accuracy/zoo.py"),
     script(1, "accuracy_networks.py", needs=("data",)),
     script(4, "benchmarks/agents.py"),
