@@ -114,7 +114,6 @@ PARTS = (
     script(1, "accuracy/scoreboard.py", "--only", "level shift", "--output", "{folder}/s.csv"),
     script(1, "accuracy/zoo.py"),
     script(1, "accuracy_networks.py", needs=("data",)),
-    script(4, "benchmarks/agents.py"),
     script(4, "benchmarks/gpu.py", "--output", "{folder}/gpu", needs=("torch",)),
     script(4, "benchmarks/ingest_speed.py"),
     script(4, "benchmarks/out_of_core.py"),
