@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from forecaster.forecasting import (
-    Bound,
     bounds_of,
     columns_of_quantiles,
     levels_of,
@@ -13,6 +12,7 @@ from forecaster.forecasting import (
     quantiles_of,
     renamed_columns,
 )
+from forecaster.forecasting.bands.columns import Bound
 
 FRAME = [
     "unique_id", "ds", "cutoff", "y", "LSTM", "LSTM-lo-80", "LSTM-hi-80", "LSTM-lo-97.5",

@@ -9,6 +9,7 @@ from scipy.signal import lfilter
 import forecaster as fc
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.combination.nature import Nature
+from forecaster.series.features.any_series import AnySeries
 from forecaster.series.features.choosing import choose_transform
 from forecaster.series.features.known_effects import Shared, calendar_of
 from forecaster.series.known.effects import (
@@ -137,6 +138,7 @@ def test_other_series_have_no_effects(kind):
         frame["ds"] = frame.groupby("unique_id").cumcount()
     panel = fc.load_panel(frame)
     known = choose_transform("auto", panel).learned_from(panel, 7).with_components(panel, 7)
+    assert isinstance(known, AnySeries)
     assert known.learned.known.calendar == NO_EFFECTS
     assert not any(nature.effects for nature in known.natures.values())
 

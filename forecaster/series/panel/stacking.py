@@ -50,7 +50,7 @@ def check_arrays(series: Mapping[str, object]) -> None:
 
 
 def _kind_of(array: object) -> str:
-    return str(array.dtype.kind) if isinstance(array, np.ndarray) else "no array"
+    return array.dtype.kind if isinstance(array, np.ndarray) else "no array"
 
 
 def kind_of_most(
