@@ -93,8 +93,10 @@ def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_files(*args: Any, future: Path | None, static: Path | None, **options: Any) -> Any:
         from forecaster.ingest import CovariateFiles, Reading
 
-        said = as_columns(options["columns"], options["date_format"])
-        files = CovariateFiles.of(future, static, Reading.of(options["decimal"], said))
+        files = CovariateFiles()
+        if future or static:
+            said = as_columns(options["columns"], options["date_format"])
+            files = CovariateFiles.of(future, static, Reading.of(options["decimal"], said))
         return command(*args, covariates=files, **options)
 
     return with_files
