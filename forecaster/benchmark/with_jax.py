@@ -1,6 +1,5 @@
 """Run a job by the swarm, and by the plain ``vmap`` that published work uses."""
 
-import functools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -37,7 +36,8 @@ def by_swarm(job: Job, *, kernel: bool = True) -> Callable[[], tuple[float, np.n
     data = Examples(x, y, orders, _all_weights(job))
     hyperparams = {"learning_rate": BENCHMARK_LEARNING_RATE}
     state = swarm.map_members(
-        _init_of(task), np.zeros((job.members, 2), np.uint32),
+        lambda key, hyperparams: swarm.init_state(task, key, hyperparams),
+        np.zeros((job.members, 2), np.uint32),
         swarm.broadcast_hyperparams(hyperparams, job.members), members=job.members,
     )  # fmt: skip
     state = swarm.State(*state)._replace(params=data.weights, best_params=data.weights)
@@ -151,7 +151,6 @@ def _all_weights(job: Job) -> dict[str, np.ndarray]:
     return {name: np.stack([weights[name] for weights in each]) for name in each[0]}
 
 
-@functools.lru_cache(maxsize=16)
 def _task(job: Job, *, kernel: bool) -> swarm.Task:
     loss = _loss(job, _with_kernel if kernel else _without_kernel)
     shapes = {name: value.shape for name, value in job.weights(0).items()}
@@ -163,9 +162,3 @@ def _task(job: Job, *, kernel: bool) -> swarm.Task:
         validate=None,
         optimizer=swarm.inject_hyperparams(optax.adam),
     )
-
-
-@functools.lru_cache(maxsize=16)
-def _init_of(task: swarm.Task) -> Callable[..., swarm.State]:
-    """Return the initial function of a task, the same object each time: it is compiled once."""
-    return lambda key, hyperparams: swarm.init_state(task, key, hyperparams)

@@ -26,16 +26,13 @@ def proposed(store: Store) -> dict[str, Proposal]:
         series, _ = store.read_arrays(names)
         dated = {name: each for name, each in series.items() if each.times.dtype.kind == "M"}
         with contextlib.suppress(NoSeries):
-            found |= proposals(Panel.from_arrays(dated))
-    return _not_dismissed(store, found)
+            found |= proposed_of(store, Panel.from_arrays(dated))
+    return found
 
 
 def proposed_of(store: Store, panel: Panel) -> dict[str, Proposal]:
     """Return the proposals for some of a store's series, without those that were dismissed."""
-    return _not_dismissed(store, proposals(panel))
-
-
-def _not_dismissed(store: Store, found: dict[str, Proposal]) -> dict[str, Proposal]:
+    found = proposals(panel)
     kept = {name: store.corrections_of(name).adjustments for name in found}
     dismissed = {(n, one.time) for n, its in kept.items() for one in its if one.factor == _NONE}
     return {name: one for name, one in found.items() if (name, one.time) not in dismissed}

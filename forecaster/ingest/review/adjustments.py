@@ -52,49 +52,40 @@ def proposals(panel: Panel) -> dict[str, Proposal]:
     """
     if panel.target == "y" or panel.times.dtype.kind != "M":
         return {}
-    moves = _Moves.of(panel)
-    together = _moved_together(moves.to_close)
+    times, to_close, to_open, usual = _latest_moves(panel)
+    together = _moved_together(to_close)
     found: dict[str, Proposal] = {}
     for row, name in enumerate(panel.ids):
-        days = np.flatnonzero(together & np.isfinite(moves.to_close[:, row]))
+        days = np.flatnonzero(together & np.isfinite(to_close[:, row]))
         if len(days):
-            factor = float(np.exp(np.nanmedian(moves.to_close[days[-1]])))
+            factor = float(np.exp(np.nanmedian(to_close[days[-1]])))
             why = f"prices of nearly all series were {factor:.3g} times those of the session before"
-            found[name] = Proposal(show_time(moves.times[days[-1]]), factor, why, split=False)
-        elif (split := _split(moves, row)) is not None:
+            found[name] = Proposal(show_time(times[days[-1]]), factor, why, split=False)
+            continue
+        split = _split(times, to_close[:, row], to_open[:, row], float(usual[row]))
+        if split is not None:
             found[name] = split
     return found
 
 
-class _Moves(NamedTuple):
-    """The log moves of all series at the latest times, from the close before; NaN in gaps.
+def _latest_moves(panel: Panel) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the log moves of all series at the latest times, from the close before; NaN in gaps.
 
-    - ``times`` (time,): the times
-    - ``to_close``, ``to_open`` (time, series): the moves to the close, and to the open
-    - ``usual`` (series,): the usual size of a move to the close
+    Of these are the times (time,), the moves to the close and to the open, both (time, series), and
+    the usual size of a move to the close (series,).
     """
-
-    times: np.ndarray
-    to_close: np.ndarray
-    to_open: np.ndarray
-    usual: np.ndarray
-
-    @staticmethod
-    def of(panel: Panel) -> "_Moves":
-        """Measure the moves of prices by date."""
-        low = max(0, len(panel.times) - _ROWS_SEEN)
-        close = np.where(panel.mask, panel.channel(panel.target), np.nan)[:, low:].T
-        opened = close
-        if {"open", "close"} <= set(panel.channels):
-            within = panel.channel("open")[:, low:] / panel.channel("close")[:, low:]
-            opened = close * within.T
-        before = pd.DataFrame(close).ffill().shift(1).to_numpy()
-        with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # from series without a row
-            to_close, to_open = np.log(close / before), np.log(opened / before)
-            usual = 1.4826 * np.nanmedian(np.abs(to_close), axis=0)
-        to_close, to_open = to_close[-LATEST:].copy(), to_open[-LATEST:].copy()
-        return _Moves(panel.times[low:][-LATEST:], to_close, to_open, usual)
+    low = max(0, len(panel.times) - _ROWS_SEEN)
+    close = np.where(panel.mask, panel.channel(panel.target), np.nan)[:, low:].T
+    opened = close
+    if {"open", "close"} <= set(panel.channels):
+        within = panel.channel("open")[:, low:] / panel.channel("close")[:, low:]
+        opened = close * within.T
+    before = pd.DataFrame(close).ffill().shift(1).to_numpy()
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # from series without a row
+        to_close, to_open = np.log(close / before), np.log(opened / before)
+        usual = 1.4826 * np.nanmedian(np.abs(to_close), axis=0)
+    return panel.times[low:][-LATEST:], to_close[-LATEST:], to_open[-LATEST:], usual
 
 
 def _moved_together(moves: np.ndarray) -> np.ndarray:
@@ -102,7 +93,12 @@ def _moved_together(moves: np.ndarray) -> np.ndarray:
 
     ``moves`` (time, series)
     """
-    there, alike = np.isfinite(moves).sum(1), _alike(moves)
+    there = np.isfinite(moves).sum(1)
+    known = moves[np.isfinite(moves).all(1)]
+    # Whether series usually move by the same amount, as prices of one asset do.
+    alike = not len(known) or bool(
+        np.median(np.ptp(known, axis=1)) < np.median(np.abs(np.median(known, axis=1)))
+    )
     same = np.zeros(len(moves), bool)
     for time in np.flatnonzero(there >= max(_FEW_TOGETHER, moves.shape[1] / 2)):
         known = moves[time][np.isfinite(moves[time])]
@@ -117,22 +113,16 @@ def _moved_together(moves: np.ndarray) -> np.ndarray:
     return same
 
 
-def _alike(moves: np.ndarray) -> bool:
-    """Return whether series usually move by the same amount, as prices of one asset do.
+def _split(
+    times: np.ndarray, to_close: np.ndarray, to_open: np.ndarray, usual: float
+) -> Proposal | None:
+    """Return the latest move by an exact ratio, without pairs of moves that cancel each other.
 
-    ``moves`` (time, series)
+    - ``times``, ``to_close``, ``to_open``, ``usual``: of a series, see :func:`_latest_moves`
     """
-    known = moves[np.isfinite(moves).all(1)]
-    if not len(known):
-        return True
-    return bool(np.median(np.ptp(known, axis=1)) < np.median(np.abs(np.median(known, axis=1))))
-
-
-def _split(moves: _Moves, row: int) -> Proposal | None:
-    """Return the latest move by an exact ratio, without pairs of moves that cancel each other."""
     left: list[Proposal] = []
-    for time in np.flatnonzero(np.abs(moves.to_close[:, row]) > _LEAST_SPLIT):
-        one = _exact(moves.times[time], float(moves.to_open[time, row]), float(moves.usual[row]))
+    for time in np.flatnonzero(np.abs(to_close) > _LEAST_SPLIT):
+        one = _exact(times[time], float(to_open[time]), usual)
         if one is None:
             continue
         if left and np.isclose(left[-1].factor * one.factor, 1):
