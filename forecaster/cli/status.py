@@ -63,33 +63,39 @@ def status(
 def _print_sources(stores: Sequence["Store"]) -> bool:
     headings = ("source", "series", "rows", "first", "last", "gaps", "flagged", "suspect",
                 "retired", "set aside")  # fmt: skip
-    rows = [
-        (
-            store.source, str(len((index := store.index).series)), f"{index.rows:,}", index.first,
-            index.last, str(index.gaps), f"{index.flagged:,}", str(index.suspects),
-            str(len(index.retired)), str(len(index.quarantine)),
-        )
-        for store in stores
-    ]  # fmt: skip
+    rows = list[tuple[str, ...]]()
+    for store in stores:
+        index, entries = store.index, store.index.series.values()
+        gaps = sum(each.get("gaps", 0) for each in index.counts.values())
+        flagged = sum(sum(each.values()) for each in index.counts.values()) - gaps
+        suspect = sum(entry.state == "suspect" for entry in entries)
+        rows.append((
+            store.source, str(len(entries)), f"{sum(entry.rows for entry in entries):,}",
+            *index.span, str(gaps), f"{flagged:,}", str(suspect), str(len(index.retired)),
+            str(len(index.quarantine)),
+        ))  # fmt: skip
     return print_table("Sources", headings, rows)
 
 
 def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) -> None:
     """Print the named series, or those with the most problems, and the files set aside."""
-    index = store.index
+    index, counts = store.index, store.index.counts
     if tickers:
         names = [name for name in tickers if name in store]
-    else:
-        names = store.ids if everything else index.by_urgency()[:_SHOWN]
-    rows = [
-        (
-            name, (entry := index.series[name]).first, entry.last, f"{entry.rows:,}",
-            str(index.gaps_of(name)),
-            ", ".join(f"{flag} {count}" for flag, count in index.flags_of(name).items()),
-            f"suspect: {entry.reason}" if entry.suspect else entry.state,
-        )
-        for name in names
-    ]  # fmt: skip
+    elif everything:
+        names = store.ids
+    else:  # suspects first, then those with the most flags and gaps
+        total = {name: sum(each.values()) for name, each in counts.items()}
+        suspect = {name: entry.state == "suspect" for name, entry in index.series.items()}
+        names = sorted(suspect, key=lambda name: (not suspect[name], -total.get(name, 0)))[:_SHOWN]
+    rows = list[tuple[str, ...]]()
+    for name in names:
+        entry, its = index.series[name], dict(counts.get(name, {}))
+        rows.append((
+            name, entry.first, entry.last, f"{entry.rows:,}", str(its.pop("gaps", 0)),
+            ", ".join(f"{flag} {its[flag]}" for flag in sorted(its)),
+            f"suspect: {entry.reason}" if entry.state == "suspect" else entry.state,
+        ))  # fmt: skip
     headings = ("series", "first", "last", "rows", "gaps", "flags", "state")
     if not print_table(f"Series of {store.source}", headings, rows):
         return

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
 
@@ -31,7 +31,7 @@ from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.compared import VANISHED, Whole, is_of_future
 from forecaster.ingest.sources.source import Date, Fetched, Source, Stored
 from forecaster.ingest.store.corrections import Time, told
-from forecaster.ingest.store.index import Index, Origin, SeriesEntry
+from forecaster.ingest.store.index import Index, Origin
 from forecaster.ingest.store.series_file import Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.series import nearest_time, show_time
@@ -66,25 +66,12 @@ class Ingested(NamedTuple):
     partly: Mapping[str, str] = MappingProxyType({})
 
 
-def ingest(
-    home: Home,
-    source: Source,
-    tickers: Sequence[str] | None,
-    *,
-    start: Date | None = None,
-    refresh: bool = False,
-    on_series: OnSeries | None = None,
-    on_wait: Callable[[str], None] | None = None,
-) -> Ingested:
-    """Bring the store under ``home`` up to date with a source; return the result.
+def ingest(home: Home, source: Source, tickers: Sequence[str] | None, **options: Any) -> Ingested:
+    """Bring the store under ``home`` up to date with a source, as :func:`ingested` does.
 
-    Has the arguments of :func:`ingested`, but keeps no lock: another process may update the store
-    right after.
+    No lock is kept: another process may update the store right after.
     """
-    with ingested(
-        home, source, tickers,
-        start=start, refresh=refresh, on_series=on_series, on_wait=on_wait,
-    ) as arrived:  # fmt: skip
+    with ingested(home, source, tickers, **options) as arrived:
         return arrived
 
 
@@ -170,7 +157,11 @@ class _Update:
                     )
             before = dict(store.index.series)
             failed = self._fetch(wanted)
-            changed = sum(self._differs(name, before.get(name)) for name in wanted)
+            now = store.index.series
+            changed = sum(
+                name in now and (name not in before or before[name].sha256 != now[name].sha256)
+                for name in wanted
+            )
             if self._fingerprint is not None:
                 failed |= {name: VANISHED for name in vanished if name in failed}
                 asked, earlier = set(wanted), origin.failed if origin else {}
@@ -218,11 +209,6 @@ class _Update:
     def _is_current(self, name: str) -> bool:
         """Return whether a stored series was read from the source in its present state."""
         return name in self.store and self.store.index.series[name].fingerprint == self._fingerprint
-
-    def _differs(self, name: str, before: SeriesEntry | None) -> bool:
-        """Return whether a stored series is new or has other content than before."""
-        entry = self.store.index.series.get(name)
-        return entry is not None and (before is None or before.sha256 != entry.sha256)
 
     def _known_failures(
         self, origin: Origin | None, wanted: Sequence[str]

@@ -62,19 +62,9 @@ def test_any_name_is_read_as_it_was_written(tmp_path, index, name):
     assert found == index and list(found.series) == ["AAA", "BBB", name] and found.digest()
 
 
-def test_questions_about_all_series(index):
-    index.series["BBB"] = entry(first="2019-05-01", file="BBB.bb.parquet", state="suspect")
-    index.counts = {"AAA": {"gaps": 2, "jump": 3, "copied": 1}}
-    assert (index.rows, index.first, index.last) == (6, "2019-05-01", "2020-01-06")
-    assert (index.gaps, index.flagged, index.suspects) == (2, 4, 1)
-    assert index.files == {"AAA.aa.parquet", "BBB.bb.parquet"}
-    assert index.gaps_of("AAA") == 2 and index.gaps_of("BBB") == 0
-    assert list(index.flags_of("AAA")) == ["copied", "jump"] and index.flags_of("BBB") == {}
-    assert index.by_urgency() == ["BBB", "AAA"]
+def test_the_first_and_the_last_time_of_all_series():
     counted = Index("yahoo", {name: entry(first=name, last=name) for name in ("9", "10")})
-    assert (counted.first, counted.last) == ("9", "10")
-    empty = Index("yahoo")
-    assert (empty.rows, empty.first, empty.gaps, empty.flagged) == (0, "", 0, 0)
+    assert counted.span == ("9", "10") and Index("yahoo").span == ("", "")
 
 
 def test_what_is_left_of_a_series_that_was_set_aside(index):

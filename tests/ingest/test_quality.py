@@ -216,7 +216,7 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
     bad.to_parquet(tmp_path / "prices.parquet")
     source = open_source(f"files:{tmp_path / 'prices.parquet'}")
     store = ingest(Home(tmp_path / "home"), source, None).store
-    assert store.index.flags_of("T5")["reversed"] == 1
+    assert store.index.counts["T5"]["reversed"] == 1
     whole = panel_from_store(store, store.ids)
     clean = panel_from_store(store, store.ids, mask=("reversed",))
     assert whole.mask.sum() - clean.mask.sum() == 1

@@ -12,7 +12,7 @@ from forecaster.errors import NoSeries
 from forecaster.files import atomic
 from forecaster.ingest.review.missing import count_gaps
 from forecaster.ingest.review.quality import COLUMNS, RULES, find_flags, one_table
-from forecaster.ingest.store.index import Quality, count_by_series
+from forecaster.ingest.store.index import GAPS, Quality
 from forecaster.ingest.store.series_file import sha256
 from forecaster.series import Panel, infer_frequency
 
@@ -50,8 +50,8 @@ def review(store: "Store") -> None:
     digest = sha256(raw)
     file = f"flags.{digest[:12]}.parquet"
     atomic.write_file(store.folder / file, lambda to: to.write_bytes(raw), last=False)
-    counts = count_by_series(_counts(flags), gaps)
-    store.commit(quality=Quality(file, digest, store.index.digest()), counts=counts)
+    quality = Quality(file, digest, store.index.digest())
+    store.commit(quality=quality, counts=_counts(flags, gaps))
 
 
 def review_now(store: "Store") -> pd.DataFrame:
@@ -84,12 +84,12 @@ def _found(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
     return one_table([table for table in tables if len(table)] or [nothing]), gaps
 
 
-def _counts(flags: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """Return the number of rows by series and flag."""
-    counts: dict[str, dict[str, int]] = {}
+def _counts(flags: pd.DataFrame, gaps: dict[str, int]) -> dict[str, dict[str, int]]:
+    """Return the number of rows with each flag, and of gaps, by series; without zeros."""
+    counts = {name: {GAPS: number} if number else {} for name, number in gaps.items()}
     sizes = flags.groupby(["unique_id", "flag"]).size()
     for (name, flag), count in sizes.items():  # pyright: ignore[reportGeneralTypeIssues]
-        counts.setdefault(name, {})[flag] = int(count)
+        counts[name][flag] = int(count)
     return counts
 
 

@@ -46,7 +46,7 @@ def export_prices(
         )
     if not names:
         raise UsageError(f"no series are stored of {store.source}")
-    columns = list(dict.fromkeys(column for name in names for column in store.columns(name)))
+    columns = list(dict.fromkeys(column for name in names for column in store.read_delivered(name)))
 
     def parts() -> Iterator[pd.DataFrame]:
         for low in range(0, len(names), _AT_ONCE):

@@ -6,7 +6,7 @@ Versions 1 to 4 had other forms, see :mod:`forecaster.ingest.store.older`.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,8 @@ from forecaster.files import atomic, read_plain
 from forecaster.ingest.store.corrections import Corrections
 
 SCHEMA = 5
-_GAPS = "gaps"  # the kind of count for missing sessions, in addition to the flags
+GAPS = "gaps"
+"""The kind of count for missing sessions, in addition to the flags."""
 _BEGIN, _HASH_ENDS = b'{"sha256":"', 75
 _SQLITE, _VERSION_2 = b"SQLite format 3\0", b'{\n "sha256": "'
 
@@ -51,11 +52,6 @@ class SeriesEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     timezone: str | None = None
     fingerprint: str | None = None
     corrections: Corrections = Corrections()
-
-    @property
-    def suspect(self) -> bool:
-        """Whether the source has contradicted the stored prices."""
-        return self.state == "suspect"
 
     @property
     def retired(self) -> bool:
@@ -122,14 +118,14 @@ class Index(msgspec.Struct):
         """
         try:
             raw = read_plain(path)
-            if _begin(raw[_HASH_ENDS:]) != raw[:_HASH_ENDS]:
+            if _hashed(raw[_HASH_ENDS:]) != raw:
                 raise ValueError("its content is not what was written")
             content = json.loads(b"{" + raw[_HASH_ENDS + 2 :])
-            check_version(path, msgspec.convert(content, _Version).schema, SCHEMA)
+            check_version(path, content["schema"], SCHEMA)
             return msgspec.convert(content, Index)
         except FileNotFoundError:
             raise
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise damaged(path, error) from error
 
     def write(self, path: Path) -> None:
@@ -138,10 +134,9 @@ class Index(msgspec.Struct):
         Raises WriteError; then it is as before.
         """
         content = json.dumps(msgspec.to_builtins(self)).encode()  # with names that are not UTF-8
-        rest = b'",' + content[1:]
 
         def write_to(temporary: Path) -> None:
-            temporary.write_bytes(_begin(rest) + rest)
+            temporary.write_bytes(_hashed(b'",' + content[1:]))
             if Index.read(temporary) != self:
                 raise OSError("it is not read as it was written")
 
@@ -160,24 +155,10 @@ class Index(msgspec.Struct):
         return {old: new for new, its in self.corrections.items() for old in its.names}
 
     @property
-    def rows(self) -> int:
-        """The number of rows of all series."""
-        return sum(entry.rows for entry in self.series.values())
-
-    @property
-    def first(self) -> str:
-        """The earliest first time of all series; empty if there are no series."""
-        return min({entry.first for entry in self.series.values()}, key=_in_time, default="")
-
-    @property
-    def last(self) -> str:
-        """The latest last time of all series; empty if there are no series."""
-        return max({entry.last for entry in self.series.values()}, key=_in_time, default="")
-
-    @property
-    def suspects(self) -> int:
-        """The number of series that the source has contradicted."""
-        return sum(entry.suspect for entry in self.series.values())
+    def span(self) -> tuple[str, str]:
+        """The earliest and the latest time of all series; empty if there are no series."""
+        times = {time for entry in self.series.values() for time in (entry.first, entry.last)}
+        return min(times, key=_in_time, default=""), max(times, key=_in_time, default="")
 
     @property
     def retired(self) -> list[str]:
@@ -190,16 +171,6 @@ class Index(msgspec.Struct):
         return {name: entry.last for name, entry in self.series.items() if not entry.retired}
 
     @property
-    def gaps(self) -> int:
-        """The number of missing sessions of all series in the last review."""
-        return sum(map(self.gaps_of, self.counts))
-
-    @property
-    def flagged(self) -> int:
-        """The number of flags of all series in the last review."""
-        return sum(sum(self.flags_of(name).values()) for name in self.counts)
-
-    @property
     def files(self) -> set[str]:
         """The names of all files of series."""
         return {entry.file for entry in self.series.values()}
@@ -210,41 +181,15 @@ class Index(msgspec.Struct):
         lines = (f"{name} {self.series[name].sha256}" for name in names)
         return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
-    def gaps_of(self, name: str) -> int:
-        """Return the number of missing sessions of a series in the last review."""
-        return self.counts.get(name, {}).get(_GAPS, 0)
-
-    def flags_of(self, name: str) -> dict[str, int]:
-        """Return the number of rows of a series with each flag in the last review."""
-        counts = self.counts.get(name, {})
-        return {kind: counts[kind] for kind in sorted(counts) if kind != _GAPS}
-
-    def by_urgency(self) -> list[str]:
-        """Return all series: suspects first, then those with the most flags and gaps."""
-        total = {name: sum(each.values()) for name, each in self.counts.items()}
-        return sorted(self.series, key=lambda n: (not self.series[n].suspect, -total.get(n, 0)))
-
     def known(self, name: str) -> SeriesEntry | Quarantined | None:
         """Return a series' entry, or its latest quarantine record if it is not stored."""
         aside = (one for one in reversed(self.quarantine) if one.series == name)
         return self.series.get(name) or next(aside, None)
 
 
-class _Version(msgspec.Struct):
-    schema: int
-
-
-def _begin(rest: bytes) -> bytes:
-    """Return the beginning of an index, with the hash of the rest."""
-    return _BEGIN + hashlib.sha256(rest).hexdigest().encode()
-
-
-def count_by_series(
-    flags: Mapping[str, Mapping[str, int]], gaps: Mapping[str, int]
-) -> dict[str, dict[str, int]]:
-    """Return flags and gaps by series in the form of :attr:`Index.counts`, without zeros."""
-    counts = {name: {_GAPS: gaps[name], **flags.get(name, {})} for name in gaps}
-    return {name: {k: n for k, n in each.items() if n} for name, each in counts.items()}
+def _hashed(rest: bytes) -> bytes:
+    """Return an index whose hash is that of the rest."""
+    return _BEGIN + hashlib.sha256(rest).hexdigest().encode() + rest
 
 
 def begins_like_an_index(path: Path, *, of_this_version: bool = False) -> bool:

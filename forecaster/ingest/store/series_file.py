@@ -146,14 +146,6 @@ def arrays(raw: bytes, corrections: Corrections) -> Arrays:
     return Arrays(times, values, channels)
 
 
-def columns_of(raw: bytes) -> list[str]:
-    """Return the names of the columns of a file. Raises ValueError."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    return pq.read_schema(pa.BufferReader(raw)).names
-
-
 def series_of_file(stem: str) -> str:
     """Return the series that a file is named after; of a very long name only the beginning.
 

@@ -51,7 +51,6 @@ from forecaster.ingest.store.series_file import (
     Arrays,
     Encoded,
     arrays,
-    columns_of,
     decode,
     described_by,
     encode,
@@ -379,29 +378,20 @@ class Store:
 
     def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
         """Return series as arrays, and the reason for each series that cannot be read."""
-        results = dict(_of_each(self._arrays, names))
+
+        def read(name: str) -> Arrays | str:
+            try:
+                return self._decoded(name, arrays)
+            except StoreError as error:
+                return str(error)
+
+        results = dict(_of_each(read, names))
         sound = {name: series for name, series in results.items() if isinstance(series, Arrays)}
         return sound, {name: why for name, why in results.items() if isinstance(why, str)}
 
     def channels(self, name: str) -> int:
         """Return the number of channels of a series; errors as in :meth:`read`."""
         return len(self._decoded(name, arrays).channels)
-
-    def columns(self, name: str) -> list[str]:
-        """Return the names of the columns of a series; errors as in :meth:`read`."""
-        return self._decoded(name, lambda raw, _: columns_of(raw))
-
-    def _arrays(self, name: str) -> Arrays | str:
-        try:
-            return self._decoded(name, arrays)
-        except StoreError as error:
-            return str(error)
-
-    @property
-    def is_reviewed(self) -> bool:
-        """Whether the present prices have been reviewed."""
-        quality = self.index.quality
-        return quality is not None and quality.prices_digest == self.index.digest()
 
     def flags(self) -> pd.DataFrame:
         """Return the flagged rows of all series, see :mod:`forecaster.ingest.review.quality`.
@@ -413,7 +403,7 @@ class Store:
         """
         quality = self.index.quality
         advice = "run `forecaster ingest` to review them again"
-        if quality is None or not self.is_reviewed:
+        if quality is None or quality.prices_digest != self.index.digest():
             raise StoreError(f"{self.folder}: its rows have not been reviewed; {advice}")
         path = self.path_of(quality.file)
         try:
@@ -446,7 +436,9 @@ class Store:
         try:
             raw = read_plain(path)
         except OSError as error:
-            newer = self._committed(name)
+            newer = None
+            with contextlib.suppress(StoreError, FileNotFoundError):
+                newer = _read_index(self.folder).series.get(name)
             if newer is not None and newer.file != entry.file:
                 return self._raw(name, newer)  # another process has updated the file meanwhile
             raise StoreError(f"{path}: cannot be read: {error.strerror}. {_AGAIN}") from error
@@ -455,12 +447,6 @@ class Store:
                 f"{path}: damaged; its content is not what was written ({len(raw)} bytes). {_AGAIN}"
             )
         return raw, entry.corrections
-
-    def _committed(self, name: str) -> SeriesEntry | None:
-        """Return a series' entry on disk; None if it cannot be read."""
-        with contextlib.suppress(StoreError, FileNotFoundError):
-            return _read_index(self.folder).series.get(name)
-        return None
 
 
 def _of_each(function: Callable[[str], _T], names: Sequence[str]) -> Iterator[tuple[str, _T]]:
