@@ -69,7 +69,8 @@ class Task:
     - ``optimizer(hyperparams) -> optax.GradientTransformation``: called while tracing, so that
       learning rates and the like may differ between members without recompiling
     - ``said``: a text that describes everything else that decides the result, so that a checkpoint
-      is not continued with another batch size or loss
+      is not continued with another batch size or loss. Without it only the names of loss and
+      optimiser are compared
 
     Two tasks share a compiled program when they are the same object.
     """

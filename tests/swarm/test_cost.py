@@ -1,11 +1,10 @@
-"""The cost of training, and how many members go at once."""
+"""The cost of training."""
 
 import numpy as np
 import optax
 from flax import nnx
 
 from forecaster.swarm import Shared, Swarm
-from forecaster.swarm.execution.memory import chunk_size
 
 
 def test_a_report_of_costs():
@@ -26,24 +25,3 @@ def test_a_report_of_costs():
     text = str(cost)
     for word in ("parameters", "flops per step", "seconds to compile", "per lane"):
         assert word in text
-
-
-def test_chunks_shrink_as_what_is_saved_grows():
-    from forecaster.swarm import Supervised, supervised
-    from forecaster.swarm.arrays.data import Held
-
-    sizes = []
-    for width in (4, 64, 512, 2048):
-        task = supervised(
-            lambda rngs, width=width: nnx.Sequential(
-                nnx.Linear(8, width, rngs=rngs), nnx.tanh, nnx.Linear(width, 1, rngs=rngs)
-            ),
-            optax.squared_error,
-        )
-        one = np.ones((4, 256), np.float32)
-        data = Supervised(one[..., None].repeat(8, 2), one[..., None], one)
-        hyperparams = {
-            name: np.ones(4, np.float32) for name in ("learning_rate", "epochs", "patience")
-        }
-        sizes.append(chunk_size(task, Held(data, 4), hyperparams))
-    assert sizes[:2] == [8, 8] and sizes[-1] == 1 and sizes == sorted(sizes, reverse=True)

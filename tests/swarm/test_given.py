@@ -14,6 +14,8 @@ from forecaster.swarm import (
     Shared,
     Swarm,
     SwarmError,
+    Task,
+    fit,
     lstm,
     use_all_cores,
 )
@@ -76,6 +78,28 @@ def test_a_checkpoint_of_another_training_is_not_continued(settings, options, sa
         other.fit(
             Shared(X), Shared(Y), epochs=60, checkpoint=Checkpoint(path, resume=True), **options
         )
+
+
+def test_a_task_without_a_description_is_known_by_the_names_of_its_functions(tmp_path):
+    def squared(params, batch, key, hyperparams):
+        return jnp.mean((line(params, batch[0]) - batch[1]) ** 2)
+
+    def absolute(params, batch, key, hyperparams):
+        return jnp.mean(abs(line(params, batch[0]) - batch[1]))
+
+    def fitted(loss, *, resume):
+        task = Task(
+            init, loss, lambda data, key: (jnp.zeros((1, 1)), jnp.ones(1, bool)),
+            lambda data, index: data, None, lambda hyperparams: optax.sgd(0.1),
+        )  # fmt: skip
+        checkpoint = Checkpoint(tmp_path / "fit", resume=resume)
+        return fit(task, (X[None], Y[None]), ["a"], seed=0, epochs=2, hyperparams={},
+                   checkpoint=checkpoint)  # fmt: skip
+
+    fitted(squared, resume=False)
+    fitted(squared, resume=True)
+    with pytest.raises(SwarmError, match="another value of loss"):
+        fitted(absolute, resume=True)
 
 
 @pytest.mark.parametrize("raw", [b"a,b\n1,2\n", None])

@@ -13,6 +13,7 @@ from forecaster.swarm import (
     Swarm,
     SwarmError,
     SwarmFileNotFoundError,
+    SwarmWarning,
     SwarmWriteError,
 )
 from forecaster.swarm.estimators import storage
@@ -44,6 +45,12 @@ def test_what_is_saved_is_what_is_loaded(trained, tmp_path):
         Swarm.load(file, Network, loss=optax.squared_error)
     with pytest.raises(SwarmFileNotFoundError, match="no such file"):
         Swarm.load(tmp_path / "none", Network, loss=optax.squared_error)
+
+
+def test_another_loss_than_that_of_the_file_is_said(trained, tmp_path):
+    trained.save(tmp_path / "a.swarm")
+    with pytest.warns(SwarmWarning, match="saved with loss=squared_error; loaded with loss=huber"):
+        Swarm.load(tmp_path / "a.swarm", Network, loss=optax.huber_loss)
 
 
 def test_arrays_have_the_names_that_older_files_have(trained, tmp_path):

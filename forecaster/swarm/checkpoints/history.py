@@ -1,9 +1,7 @@
 """Losses by member and epoch, collected block by block."""
 
-import functools
-import operator
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 import jax
 import numpy as np
@@ -14,73 +12,51 @@ from forecaster.swarm.task import AnyArray
 from forecaster.swarm.training.loop import Losses
 
 
-class _Block(NamedTuple):
-    """Losses (row, epoch of the block) of members that trained from ``before`` to ``after``."""
-
-    rows: Int[np.ndarray, " row"]
-    before: Int[np.ndarray, " row"]
-    after: Int[np.ndarray, " row"]
-    losses: Losses
-
-
 class History:
-    """Losses of members that may be at different epochs. Immutable.
+    """Losses of members that may be at different epochs, written in place.
 
-    Blocks are joined only when the losses are read, so that adding one copies no others.
+    There is room for later epochs, doubled where it is used up, so that a block copies only itself.
     """
 
     def __init__(
         self,
-        first: Losses,  # each (member, epoch)
-        latest: Float[np.ndarray, " member"],  # each member's latest validation loss
-        blocks: tuple[_Block, ...] = (),
+        losses: Losses,  # so far, each (member, epoch)
+        epochs: Int[np.ndarray, " member"],  # that each member has trained
+        metrics: Sequence[str] = (),
     ):
-        self._first, self.latest, self._blocks = first, latest, blocks
+        self._losses, self._epochs = widened_losses(losses, 0, metrics), losses.train.shape[1]
+        # (member,): the latest validation loss, NaN before the first.
+        self.latest, rows = np.full(len(epochs), np.nan), np.flatnonzero(epochs)
+        self.latest[rows] = losses.validation[rows, epochs[rows] - 1]
 
-    @staticmethod
-    def of(
-        losses: Losses, epochs: Int[np.ndarray, " member"], metrics: Sequence[str] = ()
-    ) -> "History":
-        """Return a history to continue losses (member, epoch) after each member's ``epochs``."""
-        return History(widened_losses(losses, 0, metrics), latest_of(losses, epochs))
-
-    def with_block(
+    def add(
         self,
         rows: Int[np.ndarray, " row"],
-        losses: Losses,  # each (row, epoch of the block)
+        losses: Losses,  # each (row, epoch since ``before``)
         before: Int[np.ndarray, " row"],
         after: Int[np.ndarray, " row"],
-    ) -> "History":
-        """Return the history with the losses of a block, in which ``rows`` trained to ``after``."""
-        trained, latest = after - before, self.latest.copy()
+    ) -> None:
+        """Write the losses of the epochs in which ``rows`` trained from ``before`` to ``after``."""
+        self._epochs = max(self._epochs, int(after.max(initial=0)))
+        if self._epochs > self._losses.train.shape[1]:
+            self._losses = widened_losses(self._losses, 2 * self._epochs)
+        trained = after - before
+        position, epoch = np.nonzero(np.arange(losses.train.shape[1]) < trained[:, None])
+        pairs = [(self._losses.train, losses.train), (self._losses.validation, losses.validation)]
+        pairs += [(self._losses.metrics[name], losses.metrics[name]) for name in losses.metrics]
+        for out, new in cast(list[tuple[np.ndarray, np.ndarray]], pairs):
+            out[rows[position], before[position] + epoch] = new[position, epoch]
         some = trained > 0
-        latest[rows[some]] = losses.validation[some, trained[some] - 1]
-        width = int(trained.max(initial=0))
-        kept = jax.tree.map(operator.itemgetter((slice(None), slice(width))), losses)
-        block = _Block(rows, before, after, kept)
-        return History(self._first, latest, (*self._blocks, block))
+        self.latest[rows[some]] = losses.validation[some, trained[some] - 1]
 
-    @functools.cached_property
+    @property
     def losses(self) -> Losses:
-        """Training and validation loss and metrics, each (member, epoch)."""
-        epochs = max([0, *(int(block.after.max(initial=0)) for block in self._blocks)])
-        whole = widened_losses(self._first, epochs)
-        for rows, before, after, losses in self._blocks:
-            position, epoch = np.nonzero(
-                np.arange(losses.train.shape[1]) < (after - before)[:, None]
-            )
-            pairs = [(whole.train, losses.train), (whole.validation, losses.validation)]
-            pairs += [(whole.metrics[name], losses.metrics[name]) for name in losses.metrics]
-            for out, new in cast(list[tuple[np.ndarray, np.ndarray]], pairs):
-                out[rows[position], before[position] + epoch] = new[position, epoch]
-        return whole
+        """A copy of training and validation loss and metrics, each (member, epoch)."""
 
+        def known(leaf: np.ndarray) -> np.ndarray:
+            return np.array(leaf[:, : self._epochs])
 
-def latest_of(losses: Losses, epochs: Int[np.ndarray, " member"]) -> Float[np.ndarray, " member"]:
-    """Return each member's validation loss of its last epoch; NaN before the first."""
-    latest, rows = np.full(len(epochs), np.nan), np.flatnonzero(epochs)
-    latest[rows] = losses.validation[rows, epochs[rows] - 1]
-    return latest
+        return jax.tree.map(known, self._losses)
 
 
 def append_losses(first: Losses, second: Losses) -> Losses:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -34,11 +34,16 @@ def save(
     seed: int,
     hyperparams: Mapping[str, np.ndarray],
     result: FitResult,
+    said: str,
 ) -> None:
-    """Write a swarm atomically. Raises SwarmWriteError when it cannot be written."""
+    """Write a swarm atomically. Raises SwarmWriteError when it cannot be written.
+
+    ``said``: how its members learn, see :class:`Task`
+    """
     arrays = {f"{_HYPERPARAMS}{name}": values for name, values in hyperparams.items()}
     arrays |= arrays_of(Trained(result.state, result.losses))
-    header = {"schema": _VERSION, "ids": list(result.ids), "seed": seed, "seconds": result.seconds}
+    header: dict[str, Any] = {"schema": _VERSION, "ids": list(result.ids), "seed": seed}
+    header |= {"seconds": result.seconds, "said": said}
     write_arrays(path, arrays, _KIND, header)
 
 
@@ -47,11 +52,13 @@ class Header(msgspec.Struct):
 
     - ``ids``, ``seed``: ids and seed of the members
     - ``seconds``: the duration of the last fit
+    - ``said``: how the members learn; empty in older files
     """
 
     ids: tuple[str, ...]
     seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     seconds: Annotated[float, msgspec.Meta(ge=0)]
+    said: str = ""
 
 
 def read_header(path: Path) -> tuple[Header, dict[str, np.ndarray]]:

@@ -25,6 +25,7 @@ from forecaster.swarm.checks import (
     checked_names,
     named_values,
     names_of,
+    warn,
 )
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import populations, storage
@@ -368,20 +369,27 @@ class Swarm(Trained):
         folders that are missing are made. Raises SwarmWriteError when it cannot be written.
         """
         self._warn_dropped()
-        storage.save(Path(path), self.seed, self.hyperparams, self._result)
+        said = self._recipe.task().said
+        storage.save(Path(path), self.seed, self.hyperparams, self._result, said)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, **options: Any) -> "Swarm":
         """Read a saved swarm; give ``model`` and ``options`` as when it was made.
 
         Raises SwarmError for a damaged file or another model, and for a missing file, which is a
-        FileNotFoundError too.
+        FileNotFoundError too. A SwarmWarning says where the loss or the optimiser has another name.
         """
         header, hyperparams = storage.read_header(Path(path))
         ids = header.ids
         first = take_members(hyperparams, [0])
         made = cls(model, ids[:1], hyperparams=first, seed=header.seed, **options)
         result = storage.read(Path(path), ids, made._result.state)
+        then, now = (set(said.split("; ")) for said in (header.said, made._recipe.task().said))
+        if header.said and then != now:
+            warn(
+                f"{path}: saved with {', '.join(sorted(then - now))}; loaded with "
+                f"{', '.join(sorted(now - then))}, by which it would train on"
+            )
         return made._with(result, broadcast_hyperparams(hyperparams, len(ids)))
 
     @classmethod

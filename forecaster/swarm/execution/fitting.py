@@ -166,7 +166,9 @@ def fit(
     digest: Fingerprint = {}
     if checkpoint:
         start, kind = (hyperparams, limits, origin), checkpoint.precision
-        digest = fingerprint(ids, seed, *start, data, kind, task.said)
+        names = {"loss": task.loss, "optimizer": task.optimizer}
+        said = [f"{name}={getattr(of, '__qualname__', 'another')}" for name, of in names.items()]
+        digest = fingerprint(ids, seed, *start, data, kind, task.said or "; ".join(said))
     watch = _Watch(work, checkpoint, digest, on_progress, began)
     trained, failed = _train(work, begun.failed, executor or Local(), watch)
     return FitResult(ids, *trained, time.perf_counter() - began, failed, arithmetic())

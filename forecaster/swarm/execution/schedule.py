@@ -26,7 +26,7 @@ from forecaster.swarm.arrays.members import take_members, write_members
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
 from forecaster.swarm.checkpoints.arrays_file import Trained
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Found
-from forecaster.swarm.checkpoints.history import History, put_together
+from forecaster.swarm.checkpoints.history import History
 from forecaster.swarm.devices.lanes import (
     Layout,
     lane_mesh,
@@ -77,7 +77,6 @@ class Snapshot(NamedTuple):
 
     started: Bool[np.ndarray, " member"]
     state: State  # on the host; of resident members only epoch and status are up to date
-    history: History
     resident: tuple[Packed, ...]
 
 
@@ -103,9 +102,9 @@ class Schedule:
         self.layout = self._layout_for(resources, total_bytes(blank) // members)
         self._moving = 0.0  # seconds in which the latest block moved states
         self._shared = replicate(self.held.shared, self.mesh)
-        history = History.of(losses, np.asarray(self.origin.epoch), self._task.metrics)
+        self._history = History(losses, np.asarray(self.origin.epoch), self._task.metrics)
         # A value that is replaced as a whole, so that an interruption finds the old or the new one.
-        self._snapshot = Snapshot(np.zeros(members, bool), blank, history, ())
+        self._snapshot = Snapshot(np.zeros(members, bool), blank, ())
 
     def _layout_for(self, resources: Resources, state_bytes: int) -> Layout:
         task, held, lanes = self._task, self.held, self.mesh.shape["lane"]
@@ -151,12 +150,12 @@ class Schedule:
     @property
     def losses(self) -> Losses:
         """The losses so far, each (member, epoch)."""
-        return self._snapshot.history.losses
+        return self._history.losses
 
     @property
     def latest(self) -> Float[np.ndarray, " member"]:
         """Each member's latest validation loss; NaN before the first."""
-        return self._snapshot.history.latest
+        return self._history.latest.copy()
 
     @property
     def running(self) -> Rows:
@@ -185,8 +184,7 @@ class Schedule:
         training = np.asarray(state.status) == Status.TRAINING
         status = np.where(training, Status.FINISHED, state.status).astype(np.int32)
         started = np.ones(self.held.members, bool)
-        history = self._snapshot.history
-        self._snapshot = Snapshot(started, state._replace(status=status), history, ())
+        self._snapshot = Snapshot(started, state._replace(status=status), ())
 
     def save(self, checkpoint: Checkpoint, digest: _checkpoint.Fingerprint) -> None:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
@@ -197,9 +195,10 @@ class Schedule:
     def restore(self, found: Found) -> None:
         """Continue from a checkpoint."""
         rows = np.flatnonzero(found.started)
-        losses = put_together(self.losses, [(rows, take_members(found.losses, rows))])
-        history = History.of(losses, np.asarray(found.state.epoch))
-        self._snapshot = Snapshot(found.started, found.state, history, ())
+        losses = take_members(found.losses, rows)
+        epochs = np.asarray(found.state.epoch)[rows]
+        self._history.add(rows, losses, np.zeros_like(epochs), epochs)
+        self._snapshot = Snapshot(found.started, found.state, ())
 
     def _repack(self) -> None:
         """Pack the members that run, and start waiting ones, if that saves work."""
@@ -296,10 +295,8 @@ class Schedule:
             each._replace(state=block.state) for each, block in zip(resident, blocks, strict=True)
         ]
         state = self._with_progress(self._snapshot.state, after)
-        history = self._snapshot.history.with_block(
-            rows, losses, before, np.asarray(state.epoch)[rows]
-        )
-        self._snapshot = Snapshot(self.started, state, history, tuple(after))
+        self._history.add(rows, losses, before, np.asarray(state.epoch)[rows])
+        self._snapshot = Snapshot(self.started, state, tuple(after))
         self.pace.adapt(time.perf_counter() - began + self._moving, self._moving)
 
     def _next_epochs(self, rows: Rows) -> int:

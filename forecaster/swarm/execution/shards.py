@@ -19,7 +19,7 @@ from forecaster.swarm.arrays.data import (
 from forecaster.swarm.arrays.members import fill_members, take_members
 from forecaster.swarm.checkpoints.arrays_file import Trained
 from forecaster.swarm.checkpoints.checkpoint import Found
-from forecaster.swarm.checkpoints.history import latest_of, put_together, widened_losses
+from forecaster.swarm.checkpoints.history import History
 from forecaster.swarm.execution.executors import Executor
 from forecaster.swarm.execution.memory import chunk_size
 from forecaster.swarm.task import Data, Limits, Task, Tree
@@ -133,11 +133,10 @@ class Gathered:
         self._work = work
         self.failed = {name: why for name, why in failed.items() if name in set(work.ids)}
         self.ended = np.array([name in self.failed for name in work.ids])
-        self._first = widened_losses(work.settings.losses, 0, work.task.metrics)
-        self._parts: list[tuple[Rows, Losses]] = []
-        self.state = work.settings.origin
-        # (member,): the latest validation loss, NaN before the first.
-        self.latest = np.full(len(work.ids), np.nan)
+        self.state = origin = work.settings.origin
+        epochs = np.asarray(origin.epoch)
+        self._history = History(work.settings.losses, epochs, work.task.metrics)
+        self._ours = False  # whether the arrays of the state may be written to
 
     @property
     def left(self) -> Rows:
@@ -152,7 +151,12 @@ class Gathered:
     @property
     def losses(self) -> Losses:
         """The losses of all members, each (member, epoch)."""
-        return put_together(self._first, self._parts) if self._parts else self._first
+        return self._history.losses
+
+    @property
+    def latest(self) -> np.ndarray:
+        """Each member's latest validation loss, (member,); NaN before the first."""
+        return self._history.latest.copy()
 
     def restore(self, found: Found) -> None:
         """Take over the members that had ended before an interruption."""
@@ -162,16 +166,11 @@ class Gathered:
 
     def add(self, rows: Rows, trained: Trained) -> None:
         """Take over members that have ended."""
-        state, losses = trained
-        if len(rows) == len(self.ended):
-            self.state, self._first, self._parts = state, losses, []
-        elif len(rows):
-            if not self._parts:
-                self.state = jax.tree.map(np.array, self.state)  # ours to write to
-            fill_members(self.state, rows, state)
-            # Copies: an executor's arrays may lie in memory that it shares, states and all.
-            self._parts.append((rows, jax.tree.map(np.array, losses)))
-        self.latest[rows] = latest_of(losses, np.asarray(state.epoch))
+        if not self._ours:
+            self.state, self._ours = jax.tree.map(np.array, self.state), True
+        fill_members(self.state, rows, trained.state)
+        epochs = np.asarray(trained.state.epoch)
+        self._history.add(rows, trained.losses, np.zeros_like(epochs), epochs)
         self.ended[rows] = True
 
     def fail(self, rows: Rows, reason: str) -> None:
