@@ -60,7 +60,7 @@ from forecaster.pipeline.requests import Callbacks
 from forecaster.pipeline.scanning import scan
 from forecaster.pipeline.train_run import train_shards
 from forecaster.series import Flags, OwnEnds, default_season
-from forecaster.storage import SavedPart, load_parts, part_ids
+from forecaster.storage import SavedPart, load_parts
 
 
 class Trained(NamedTuple):
@@ -197,7 +197,7 @@ def _train(job: Job, known: Past, cutoffs: np.ndarray, number: int) -> Trained:
     assert known.cutoff is not None
     skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
     skipped = as_of_cutoff(skipped, known.cutoff)
-    shard_of = {name: part.folder for part in parts for name in part_ids(part)}
+    shard_of = {name: part.folder for part in parts for name in part.ids}
     widths = widths_of(known.request.config, [part.scores for part in parts])
     frequency = known.frequency or known.known(scanned.ids).frequency
     return Trained(known, default_season(frequency), cutoffs, parts, widths, skipped, shard_of)

@@ -179,7 +179,10 @@ def predict_from_home(
             if tickers is None:
                 ids, unknown, retired = all_series(home, opened, newcomers=newcomers)
             else:
-                (ids, unknown), retired = resolve_names(opened.ids, opened.skipped, tickers), []
+                (ids, unknown), retired = (
+                    resolve_names(opened.ids, opened.index.skipped, tickers),
+                    [],
+                )
             with findings_said():
                 made = _by_shard(asked, ids, unknown)
         except DamagedModel as error:

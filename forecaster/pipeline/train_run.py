@@ -88,7 +88,7 @@ def train_shards(
         if common is not None:
             gc.collect()
     parts = [done[number] for number in found]
-    if all(part.empty for part in parts):
+    if not any(part.ids for part in parts):
         lost = [name for part in parts for name in part.lost]
         retry = "`forecaster fit --resume` tries the series again whose workers were lost"
         reasons = {name: why for part in parts for name, why in part.skipped.items()}

@@ -12,8 +12,8 @@ from .runs.prices import under_new_names as under_new_names
 from .runs.request import EvaluationRequest as EvaluationRequest
 from .runs.request import FitRequest as FitRequest
 from .runs.request import data_digest as data_digest
-from .runs.request import ids_to_read as ids_to_read
 from .runs.run import Run as Run
+from .runs.run import ids_to_read as ids_to_read
 from .runs.run import load as load
 from .runs.run_index import SHARDS as SHARDS
 from .runs.run_index import shard_name as shard_name
@@ -24,7 +24,6 @@ from .runs.runs import rename_run as rename_run
 from .runs.runs import runs_of as runs_of
 from .unfinished.parts import SavedPart as SavedPart
 from .unfinished.parts import load_parts as load_parts
-from .unfinished.parts import part_ids as part_ids
 from .unfinished.parts import read_part as read_part
 from .unfinished.parts import save_part as save_part
 from .unfinished.parts import save_shards as save_shards

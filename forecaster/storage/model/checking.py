@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DamagedModel, skipped_from_json
-from forecaster.files import as_bytes, parse_json
+from forecaster.files import as_bytes
 from forecaster.forecasting import FORECAST_BY, Config, Method
 from forecaster.ingest import Reading
 from forecaster.series import EXCHANGES, Frequency, Transform, read_transform
@@ -33,7 +33,6 @@ _Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 # Spread of scores; no outcome lies further from its forecast.
 _Width: TypeAlias = Annotated[float, msgspec.Meta(gt=0, lt=1e6)]
 
-_MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_REASON = 500  # characters of an error
 _MOST_DRIFT = 1e3  # largest drift, of a logarithm or in units of a scale
 # Factor between the spacing at which rows of a series are expected, and that of its latest rows.
@@ -120,8 +119,10 @@ class Whole(Shared):
             if not (kinds <= {str} or kinds <= {bool} or kinds <= {int, float}):
                 raise TypeError(f"report: {name!r}: expected numbers or text")
         msgspec.convert(self.report, _Report)
-        index = pd.Index(check_named("ids", self.ids), name="unique_id")
-        report = pd.DataFrame(self.report, index=index)
+        for what, names in (("ids", self.ids), ("channels", self.channels)):
+            if not names or len(set(names)) < len(names):
+                raise ValueError(f"{what}: expected names, each once; got {reprlib.repr(names)}")
+        report = pd.DataFrame(self.report, index=pd.Index(self.ids, name="unique_id"))
         empty = [name for name in report if report[name].isna().all()]
         return report.astype(dict.fromkeys(empty, float))
 
@@ -157,17 +158,6 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
         raise DamagedModel(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read the object in a strict JSON file: no NaN, no infinity, no number beyond a float.
-
-    Raises ModelError when the file holds anything else.
-    """
-    try:
-        return parse_json(read_bytes(path, _MOST_JSON))
-    except ValueError as error:
-        raise DamagedModel(f"{path}: cannot be read ({error}). {ADVICE}") from error
-
-
 def model_of(
     rest: Mapping[str, Any], arrays: Arrays, network: "OwnNetwork | None" = None
 ) -> "Model":
@@ -180,7 +170,7 @@ def model_of(
 
     said = msgspec.convert(rest, Whole)
     config, transform = said.settings()
-    if said.target not in check_named("channels", said.channels):
+    if said.target not in said.channels:
         raise ValueError(f"target: {reprlib.repr(said.target)} is none of the channels")
     report = said.report_frame()
     _check_spacing(transform, said)
@@ -317,13 +307,6 @@ def _trained(report: pd.DataFrame, transform: Transform, arrays: set[str]) -> in
 def _date(text: str) -> pd.Timestamp:
     datetime.date.fromisoformat(text[:10])  # numpy accepts more, such as "now"
     return pd.Timestamp(text).tz_localize(None)
-
-
-def check_named(what: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names. Raises ValueError unless there are some, each once."""
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"{what}: expected names, each once; got {reprlib.repr(names)}")
-    return names
 
 
 def _check_frequency(made: Frequency) -> None:

@@ -24,14 +24,13 @@ from forecaster.errors import (
     check_type,
     skipped_to_json,
 )
-from forecaster.files import Home, as_folder, atomic, run_name
+from forecaster.files import Home, as_folder, atomic, parse_json, run_name
 from forecaster.storage.model.checking import (
     ADVICE,
     as_model_error,
     flatten,
     model_of,
     read_bytes,
-    read_json,
     widths_to_json,
 )
 from forecaster.storage.model.encoding import METHODS, Encoding
@@ -41,6 +40,7 @@ if TYPE_CHECKING:  # the facts of a run are read without JAX
 
 SCHEMA = 10  # 9 had weights for later fits, 8 another order, 7 mixtures
 ARRAYS, REST = "model.safetensors", "model.json"
+_MOST_JSON = 1 << 28  # bytes; a series takes some 300
 
 
 def save(model: "Model", folder: str | Path, encoding: Encoding | None = None) -> Path:
@@ -146,15 +146,32 @@ def as_new_run(home: Home, kind: str, name: str | None, write: Callable[[Path], 
             time.sleep(0.001)  # names differ by the millisecond
 
 
-def read_rest(folder: Path) -> dict[str, Any]:
-    """Read the ``model.json`` of a folder. Raises ModelError when there is none."""
+def read_rest(folder: Path, *more: int) -> dict[str, Any]:
+    """Read the ``model.json`` of a folder, of this schema version or one ``more``.
+
+    Raises ModelError when there is none, it is no strict JSON (NaN, infinity, or a number beyond a
+    float), or of another version.
+    """
+    path = folder / REST
     try:
         missing = not folder.is_dir()
     except OSError as error:
         raise ModelError(f"{folder}: cannot be read: {error.strerror}") from error
     if missing:
         raise ModelError(f"{folder}: no such model; run `forecaster fit` first")
-    return read_json(folder / REST)
+    try:
+        rest = parse_json(read_bytes(path, _MOST_JSON))
+    except ValueError as error:
+        raise DamagedModel(f"{path}: cannot be read ({error}). {ADVICE}") from error
+    schema = rest.get("schema")
+    if not isinstance(schema, int) or isinstance(schema, bool):
+        raise ModelError(f"{path}: cannot be read (it has no schema version). {ADVICE}")
+    if schema not in (SCHEMA, *more):
+        advice = "update forecaster" if schema > SCHEMA else "run `forecaster fit` again"
+        raise ModelError(
+            f"{path}: schema version {schema}; this program reads version {SCHEMA}: {advice}"
+        )
+    return rest
 
 
 def load_whole(folder: Path, network: "OwnNetwork | None" = None) -> "Model":
@@ -175,7 +192,6 @@ def _read_arrays(folder: Path, rest: Mapping[str, Any]) -> dict[str, np.ndarray]
     """Read the arrays of a model, checked against the hash in ``rest``, its ``model.json``."""
     from safetensors.numpy import load as from_bytes
 
-    check_schema(rest, folder)
     raw = read_bytes(folder / ARRAYS)
     if hashlib.sha256(raw).hexdigest() != rest.get("arrays_sha256"):
         raise DamagedModel(
@@ -184,18 +200,6 @@ def _read_arrays(folder: Path, rest: Mapping[str, Any]) -> dict[str, np.ndarray]
         )
     with as_model_error(folder):
         return from_bytes(raw)
-
-
-def check_schema(rest: Mapping[str, Any], folder: Path) -> None:
-    """Raise ModelError unless ``rest``, the ``model.json`` of a folder, is of this version."""
-    path, schema = folder / REST, rest.get("schema")
-    if not isinstance(schema, int) or isinstance(schema, bool):
-        raise ModelError(f"{path}: cannot be read (it has no schema version). {ADVICE}")
-    if schema != SCHEMA:
-        advice = "update forecaster" if schema > SCHEMA else "run `forecaster fit` again"
-        raise ModelError(
-            f"{path}: schema version {schema}; this program reads version {SCHEMA}: {advice}"
-        )
 
 
 def _with_network(

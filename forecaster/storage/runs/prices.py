@@ -22,8 +22,7 @@ from forecaster.ingest import (
     proposed_of,
 )
 from forecaster.series import Finding, Layout, Panel, show_time
-from forecaster.storage.runs.request import ids_to_read
-from forecaster.storage.runs.run import Run, stored_of
+from forecaster.storage.runs.run import Run, ids_to_read, stored_of
 
 # Reasons to skip a series that no longer hold once it has further rows.
 _PASSES = (Kind.TOO_SHORT, Kind.NO_ROWS, Kind.OUTSIDE, Kind.MASKED, Kind.NOT_LOADED)
@@ -133,7 +132,7 @@ def all_series(
         retired = [name for name in run.ids if name in gone]
         ids = [name for name in run.ids if name not in gone]
         wanted = run.provenance.get("whole_source", False) if newcomers is None else newcomers
-        hopeless = {name for name, why in run.skipped.items() if why.kind not in _PASSES}
+        hopeless = {name for name, why in run.index.skipped.items() if why.kind not in _PASSES}
         indices = {run.renames.get(name, name) for name in run.config.indices}
         known = {*run.ids, *gone, *hopeless, *indices}
         new = [name for name in store.ids if name not in known] if wanted else []

@@ -20,6 +20,7 @@ from forecaster.errors import ModelError, Skipped, UsageError
 from forecaster.files import atomic, read_plain
 from forecaster.forecasting import Config
 from forecaster.ingest import CovariateFiles, Store
+from forecaster.storage.runs.run import ids_to_read
 
 _SCHEMA = 5  # version 4 named other series to learn from; the hash stood elsewhere, or nowhere
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
@@ -112,12 +113,6 @@ class FitRequest:
         kind = f"{self.config.column}{hidden}{', tuned' if self.tune else ''}"
         what = "" if self.evaluation is None else "an evaluation of "
         return f"{what}{len(self.ids)} series of {self.source}, {kind}"
-
-
-def ids_to_read(ids: Sequence[str], config: Config) -> list[str]:
-    """Return the series to fit or to forecast, and the indices that networks see beside them."""
-    there = set(ids) if config.indices else set[str]()
-    return [*ids, *(name for name in config.indices if name not in there)]
 
 
 def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:

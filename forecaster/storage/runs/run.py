@@ -3,21 +3,20 @@
 import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from forecaster.errors import ModelError, Skipped, check_names, listed, skipped_from_json
+from forecaster.errors import ModelError, check_names, listed, skipped_from_json
 from forecaster.files import Home, as_folder, run_name, run_time
 from forecaster.forecasting import FORECAST_BY, Config, Method, counted
 from forecaster.ingest import Store
 from forecaster.series import Scaling
 from forecaster.storage.model.checking import ADVICE, Shared, Whole, as_model_error
-from forecaster.storage.model.saving import check_schema, load_whole, read_rest
-from forecaster.storage.runs.run_index import Index, is_sharded, read_index
+from forecaster.storage.model.saving import load_whole, read_rest
+from forecaster.storage.runs.run_index import SCHEMA, Index, read_index
 
 if TYPE_CHECKING:
     from forecaster.forecasting import Model, OwnNetwork
@@ -65,14 +64,13 @@ class Run:
     @staticmethod
     def read(folder: Path) -> "Run":
         """Read the facts of a run. Raises ModelError when it is damaged, or of another version."""
-        rest = read_rest(folder)
-        if is_sharded(rest):
+        rest = read_rest(folder, SCHEMA)
+        if rest["schema"] == SCHEMA:  # of several shards
             with as_model_error(folder):
                 said = msgspec.convert(rest, Shared)
                 config, transform = said.settings()
             index = read_index(folder, rest)
         else:
-            check_schema(rest, folder)
             with as_model_error(folder):
                 said = msgspec.convert(rest, Whole)
                 config, transform = said.settings()
@@ -86,14 +84,10 @@ class Run:
         return run_name(self.folder)
 
     @property
-    def saved(self) -> datetime | None:
-        """When it was saved, in UTC; None where that is unknown."""
-        return run_time(self.folder)
-
-    @property
     def shown_time(self) -> str:
-        """When it was saved, in local time."""
-        return "" if self.saved is None else self.saved.astimezone().strftime("%Y-%m-%d %H:%M")
+        """When it was saved, in local time; empty where that is unknown."""
+        saved = run_time(self.folder)
+        return "" if saved is None else saved.astimezone().strftime("%Y-%m-%d %H:%M")
 
     @property
     def source(self) -> str:
@@ -120,11 +114,6 @@ class Run:
         return tuple(self.renames.get(name, name) for name in self.index.ids)
 
     @property
-    def skipped(self) -> dict[str, Skipped]:
-        """The series without networks, with the reason."""
-        return self.index.skipped
-
-    @property
     def fitted_until(self) -> dict[str, np.generic]:
         """The latest time that each series learned from, of all shards that can be read."""
         until: dict[str, np.generic] = {}
@@ -139,7 +128,7 @@ class Run:
     def __str__(self) -> str:
         """Describe the run in one line, for a notice."""
         source = self.source or "unknown"
-        when = f", fitted {self.shown_time}" if self.saved else ""
+        when = self.shown_time and f", fitted {self.shown_time}"
         return (
             f"{self.name} ({source}, {len(self.ids)} series, horizon {self.config.horizon}{when})"
         )
@@ -191,7 +180,7 @@ class Run:
             )
         joined = join_models(models)
         joined = joined if joined.ids == tuple(ids) else joined.only(list(ids))
-        return dataclasses.replace(joined, skipped=self.skipped)
+        return dataclasses.replace(joined, skipped=self.index.skipped)
 
 
 def _check_alike(models: "Sequence[Model]", folder: Path) -> None:
@@ -211,3 +200,9 @@ def stored_of(home: Home, provenance: Mapping[str, Any]) -> Store | None:
     """Open the store of a run's source; None where the run names none, or nothing is stored."""
     source = provenance.get("source")
     return None if source is None or not home.store(source).exists() else Store.open(home, source)
+
+
+def ids_to_read(ids: Sequence[str], config: Config) -> list[str]:
+    """Return the series to fit or to forecast, and the indices that networks see beside them."""
+    there = set(ids) if config.indices else set[str]()
+    return [*ids, *(name for name in config.indices if name not in there)]

@@ -58,11 +58,6 @@ class Index(NamedTuple):
         return [None if value != value else value for value in self.report[name].tolist()]
 
 
-def is_sharded(rest: dict[str, Any]) -> bool:
-    """Return whether a ``model.json`` is that of a run of several shards."""
-    return rest.get("schema") == SCHEMA
-
-
 def read_index(folder: Path, rest: dict[str, Any]) -> Index:
     """Return which series of a run of several shards is in which.
 

@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from forecaster.errors import ModelError, UsageError, listed
-from forecaster.files import Home, atomic, from_text, is_ahead, order_of_time, renamed, run_name
+from forecaster.files import (
+    Home,
+    atomic,
+    from_text,
+    is_ahead,
+    order_of_time,
+    renamed,
+    run_name,
+    run_time,
+)
 from forecaster.forecasting import resolve_names
 from forecaster.storage.runs.run import Run, stored_of
 
@@ -117,10 +126,10 @@ def choose_run(
     if not runs:
         raise _none_sound(source, sound, broken)
     asked = [] if tickers is None or source is not None else tickers
-    known = {
-        run.folder: len(asked) - len(resolve_names(run.ids, run.skipped, asked)[1]) if asked else 1
-        for run in runs
-    }
+    known = {one.folder: 1 for one in runs}
+    for one in runs if asked else ():
+        lacking = resolve_names(one.ids, one.index.skipped, asked)[1]
+        known[one.folder] = len(asked) - len(lacking)
     if not any(known.values()):
         known = {run.folder: _could_forecast(home, run, tickers or ()) for run in runs}
     if not any(known.values()):
@@ -170,9 +179,9 @@ def _none_sound(source: str | None, sound: Sequence[Run], broken: Mapping[Path, 
 def notices_of_ahead(runs: Iterable[Run]) -> list[str]:
     """Return a line for each run that is dated later than now."""
     return [
-        f"Warning: run {run.name} is dated {run.saved:%Y-%m-%d}, later than now: a clock was "
-        f"wrong. It is taken only if no other can be; `forecaster runs remove {run.name}` removes "
-        "it"
+        f"Warning: run {run.name} is dated {run_time(run.folder):%Y-%m-%d}, later than now: a "
+        "clock was wrong. It is taken only if no other can be; `forecaster runs remove "
+        f"{run.name}` removes it"
         for run in runs
         if is_ahead(run.folder)
     ]
@@ -181,7 +190,7 @@ def notices_of_ahead(runs: Iterable[Run]) -> list[str]:
 def _unknown_everywhere(runs: Sequence[Run], tickers: Sequence[str]) -> str:
     """Return why no run knows any of the tickers, as seen by the latest run of real prices."""
     run = next((run for run in runs if run.source != SIMULATED), runs[0])
-    unknown = resolve_names(run.ids, run.skipped, tickers)[1]
+    unknown = resolve_names(run.ids, run.index.skipped, tickers)[1]
     lines = [f"{name}: {why}" for name, why in unknown.items()]
     if len(runs) > 1:
         what = "the latest" if run is runs[0] else "the latest of real data"

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from forecaster.errors import Skipped, skipped_from_json, skipped_to_json
-from forecaster.files import Home, atomic
+from forecaster.files import Home, atomic, parse_json
 from forecaster.forecasting import Config
-from forecaster.storage.model.checking import read_json, widths_to_json
+from forecaster.storage.model.checking import read_bytes, widths_to_json
 from forecaster.storage.model.saving import (
     REST,
     as_new_run,
@@ -37,19 +37,19 @@ PART, _SCORES = "part.json", "scores.npz"
 class SavedPart(NamedTuple):
     """A finished shard of a fit that is under way.
 
+    - ``ids``: the series of its model; if there are none, none of its networks can be used
     - ``scores``: scores of its series in the sample, see :class:`forecaster.forecasting.Scores`
     - ``skipped``: its series without a network, with the reason
     - ``seconds``: training time counted with this shard
-    - ``empty``: whether it has no model, since none of its networks can be used
     - ``lost``: the skipped series that no worker could train, which may be tried again
     """
 
     folder: Path
+    ids: tuple[str, ...]
     scores: "Scores"
     skipped: dict[str, Skipped]
     seconds: float
-    empty: bool
-    lost: tuple[str, ...] = ()
+    lost: tuple[str, ...]
 
 
 def save_part(
@@ -69,17 +69,15 @@ def save_part(
     from forecaster.forecasting import Scores
 
     scores = part.sampled_scores if part else Scores(*[np.zeros((0, 0, 0))] * 3)
-    seconds = part.model.provenance["training_seconds"] if part else 0.0
-    said = {
-        "skipped": skipped_to_json(skipped), "lost": list(lost), "seconds": seconds,
-        "empty": part is None,
-    }  # fmt: skip
+    said = {"skipped": skipped_to_json(skipped), "lost": list(lost)}
     with atomic.write_folder(folder, replace=True) as temporary:
         if part is not None:
             write_model(part.model, temporary)
         np.savez(temporary / _SCORES, *scores)
         (temporary / PART).write_text(json.dumps(said, allow_nan=False), encoding="utf-8")
-    return SavedPart(folder, scores, dict(skipped), seconds, part is None, tuple(lost))
+    saved = read_part(folder)
+    assert saved is not None
+    return saved
 
 
 def read_part(folder: Path) -> SavedPart | None:
@@ -88,18 +86,16 @@ def read_part(folder: Path) -> SavedPart | None:
 
     if not (folder / PART).exists():
         return None
-    said = read_json(folder / PART)
+    ids, seconds = (), 0.0
+    if (folder / REST).exists():
+        rest = read_rest(folder)
+        ids, seconds = tuple(rest["ids"]), rest["provenance"]["training_seconds"]
+    said = parse_json(read_bytes(folder / PART))
     with np.load(folder / _SCORES) as stored:
         scores = Scores(*stored.values())
-    skipped = skipped_from_json(said["skipped"])
     return SavedPart(
-        folder, scores, skipped, said["seconds"], said["empty"], tuple(said["lost"])
-    )  # fmt: skip
-
-
-def part_ids(part: SavedPart) -> tuple[str, ...]:
-    """Return the series of a finished shard that have a network."""
-    return () if part.empty else tuple(read_rest(part.folder)["ids"])
+        folder, ids, scores, skipped_from_json(said["skipped"]), seconds, tuple(said["lost"])
+    )
 
 
 def load_parts(parts: Mapping[Path, Sequence[str]], widths: "Widths") -> "Model":
@@ -132,8 +128,8 @@ def save_shards(
 
     Raises WriteError when it cannot be written.
     """
-    full = [part for part in parts if not part.empty]
-    first = read_json(full[0].folder / REST)
+    full = [part for part in parts if part.ids]
+    first = read_rest(full[0].folder)
     computed = {"computed": first["provenance"]["computed"]}
     shared = {**widths_to_json(widths), "provenance": {**provenance, **computed}}
 
@@ -156,7 +152,7 @@ def save_shards(
 
 def _copy(source: Path, to: Path, changes: dict[str, Any]) -> dict[str, Any]:
     """Put a model with changes into another folder; return what the index needs of it."""
-    rest = {**read_json(source / REST), **changes}
+    rest = {**read_rest(source), **changes}
     write_rest(to, rest)
     for path in source.glob("*.safetensors"):
         try:
