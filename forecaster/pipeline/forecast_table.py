@@ -157,7 +157,11 @@ class ForecastTable:
             with self._connected() as connection:
                 self._begin(connection)
                 found = self._found(connection)
-                table = _defined(self._table, self._schema, dates=_has_dates(forecasts, found))
+                if forecasts is None:
+                    dates = not re.search(_KINDS["bigint"], found.get("ds", ""))
+                else:  # otherwise they count steps
+                    dates = forecasts["ds"].dtype.kind == "M"
+                table = _defined(self._table, self._schema, dates=dates)
                 if found:
                     self._check_columns(found, table)
                 else:
@@ -258,13 +262,6 @@ def _remove_later_steps(
             connection.execute(sa.delete(table).where(beyond, chosen), rows)
 
 
-def _has_dates(forecasts: pd.DataFrame | None, found: dict[str, str]) -> bool:
-    """Return whether times are dates, of forecasts or of a table; else they count steps."""
-    if forecasts is not None:
-        return forecasts["ds"].dtype.kind == "M"
-    return "ds" not in found or not re.search(_KINDS["bigint"], found["ds"])
-
-
 def _defined(name: str, schema: str | None, *, dates: bool) -> "sa.Table":
     """Return the definition of the table, with ``dates`` or else whole numbers as times."""
     import sqlalchemy as sa
@@ -294,12 +291,20 @@ def _upsert(connection: "sa.Connection", table: "sa.Table", part: pd.DataFrame |
     changed = sa.or_(*(old[name].is_distinct_from(new[name]) for name in ("ds", *_NUMBERS)))
     others: dict[str, Any] = {name: new[name] for name in COLUMNS if name not in KEY}
     others["made"] = sa.case((changed, new["made"]), else_=old["made"])
+    rows = None
     if part is None:
         insert = insert.from_select(COLUMNS, sa.select(*table.c).where(sa.false()))
     elif kind == "duckdb":  # its driver takes milliseconds for a row of parameters
-        insert = insert.from_select(COLUMNS, _given_to_duckdb(connection, part))
+        import pyarrow as pa
+
+        driver: Any = connection.connection.driver_connection
+        driver.register("given", pa.Table.from_pandas(_plain(part), preserve_index=False))
+        given = sa.table("given", *map(sa.column, COLUMNS))
+        insert = insert.from_select(COLUMNS, sa.select(*given.c))
+    else:
+        rows = _rows(part)
     insert = insert.on_conflict_do_update(index_elements=KEY, set_=others)
-    connection.execute(insert, None if part is None or kind == "duckdb" else _rows(part))
+    connection.execute(insert, rows)
 
 
 def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
@@ -312,17 +317,6 @@ def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
 def _plain(part: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of the table, those of text as text."""
     return part[list(COLUMNS)].astype(dict.fromkeys(_TEXTS, str))
-
-
-def _given_to_duckdb(connection: "sa.Connection", part: pd.DataFrame) -> "sa.Select[Any]":
-    """Hand rows to DuckDB as an Arrow table; return the query that selects them."""
-    import pyarrow as pa
-    import sqlalchemy as sa
-
-    arrow = pa.Table.from_pandas(_plain(part), preserve_index=False)
-    driver: Any = connection.connection.driver_connection
-    driver.register("forecaster_rows", arrow)
-    return sa.select(*sa.table("forecaster_rows", *map(sa.column, COLUMNS)).c)
 
 
 def _is_locked(reason: str) -> bool:
