@@ -158,7 +158,7 @@ def predict(
     )
     from forecaster.forecasting import check_levels, check_quantiles
     from forecaster.ingest import read_groups, read_weights
-    from forecaster.pipeline import FIXED_QUANTILES, predict_from_home
+    from forecaster.pipeline import predict_from_home
 
     grouped = None if groups is None else read_groups(from_text(groups))
     weights = None if sums is None else read_weights(from_text(sums))
@@ -167,7 +167,9 @@ def predict(
     levels, quantiles = check_levels(level), check_quantiles(quantile)
     chosen = ctx.get_parameter_source("level") is ParameterSource.COMMANDLINE
     outputs.check_held(levels if chosen else (), quantiles)
-    fixed = FIXED_QUANTILES if outputs.layout == "fixed" else ()
+    fixed: Sequence[float] = ()
+    if outputs.layout == "fixed":
+        from forecaster.pipeline import FIXED_QUANTILES as fixed
     pictured = outputs.page is not None or outputs.picture is not None
     result = predict_from_home(
         home, None if everything else tickers, levels, run, n_paths, covariates,

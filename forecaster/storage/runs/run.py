@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from forecaster.forecasting import Model, OwnNetwork
 
 
+_SAME = ("config", "channels", "target", "frequency")  # of all shards, beside the transform
+
+
 def load(
     folder: str | Path,
     network: "OwnNetwork | None" = None,
@@ -171,7 +174,14 @@ class Run:
             model = rename_series(load_whole(index.folders[number], network), self.renames)
             held = [name for name in model.ids if name in wanted]
             models.append(model if len(held) == len(model.ids) else model.only(held))
-        _check_alike(models, self.folder)
+        for each in models[1:]:
+            one, other = (dataclasses.replace(m.transform, natures={}) for m in (models[0], each))
+            differing = [name for name in _SAME if getattr(each, name) != getattr(models[0], name)]
+            if differing or one != other:
+                raise ModelError(
+                    f"{self.folder}: damaged; its shards differ in "
+                    f"{listed(differing or ['transform'])}. {ADVICE}"
+                )
         found = {name for model in models for name in model.ids}
         if lacking := wanted - found:
             raise ModelError(
@@ -181,19 +191,6 @@ class Run:
         joined = join_models(models)
         joined = joined if joined.ids == tuple(ids) else joined.only(list(ids))
         return dataclasses.replace(joined, skipped=self.index.skipped)
-
-
-def _check_alike(models: "Sequence[Model]", folder: Path) -> None:
-    """Raise ModelError unless the shards of a run are of one fit."""
-    for model in models[1:]:
-        for name in ("config", "channels", "target", "frequency"):
-            if getattr(model, name) != getattr(models[0], name):
-                raise ModelError(f"{folder}: damaged; its shards differ in {name}. {ADVICE}")
-        transforms = (
-            dataclasses.replace(each.transform, natures={}) for each in (models[0], model)
-        )
-        if next(transforms) != next(transforms):
-            raise ModelError(f"{folder}: damaged; its shards differ in transform. {ADVICE}")
 
 
 def stored_of(home: Home, provenance: Mapping[str, Any]) -> Store | None:
