@@ -51,23 +51,23 @@ def adjust(
     from forecaster.ingest import adjust as apply
     from forecaster.ingest import adjust_by, find_store, proposed
 
-    if everything and tickers:
-        raise UsageError("name tickers, or use --all for every proposal (not both)")
-    for option, given in (("--undo", undo), ("--dismiss", dismiss)):
-        if given and not (everything or tickers):
-            raise UsageError(f"{option}: name tickers, or use --all")
-    if factor is not None and (undo or dismiss):
-        raise UsageError("--factor adjusts; leave out --undo and --dismiss")
-    if (factor is None) != (before is None):
-        raise UsageError("--factor and --before go together: by how much, and before which day")
+    chosen, by = everything or bool(tickers), factor is not None
+    for wrong, why in (
+        (everything and tickers, "name tickers, or use --all for every proposal (not both)"),
+        (undo and not chosen, "--undo: name tickers, or use --all"),
+        (dismiss and not chosen, "--dismiss: name tickers, or use --all"),
+        (by and (undo or dismiss), "--factor adjusts; leave out --undo and --dismiss"),
+        (by != (before is not None),
+         "--factor and --before go together: by how much, and before which day"),
+        (by and len(tickers) != 1, "--factor: name one ticker, without --all"),
+        (undo and dismiss, "--undo forgets, and --dismiss remembers; leave one of them out"),
+    ):  # fmt: skip
+        if wrong:
+            raise UsageError(why)
     if factor is not None and before is not None:
-        if len(tickers) != 1:
-            raise UsageError("--factor: name one ticker, without --all")
         day, name = before.date(), tickers[0]
         return _show(adjust_by(home, name, factor, day, source, split=volume, on_wait=say)[1])
-    if undo and dismiss:
-        raise UsageError("--undo forgets, and --dismiss remembers; leave one of them out")
-    if not (everything or tickers):
+    if not chosen:
         found = proposed(find_store(home, source))
         for name, one in found.items():
             show(f"{name}: rows before {one.time} times {one.factor:.6g}: {one.why}")

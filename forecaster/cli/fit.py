@@ -251,25 +251,15 @@ def _error(report: "pd.DataFrame") -> str:
 
 
 def _networks(model: "Model", report: "pd.DataFrame") -> str:
-    """Return the number of networks, their kind, and their start."""
-    from forecaster.forecasting import FORECAST_BY, Method
+    """Return the number of networks, their kind and their start, or why no series has any."""
+    from forecaster.forecasting import FEWEST_LONG, FORECAST_BY, Method, rows_for_networks
 
     config = model.config
-    trained = int((report[FORECAST_BY] == Method.OWN).sum())
     if config.is_classical:
         return f"none; the model is {config.model}"
-    if not trained:
-        return _no_networks(model, report)
-    each = f"{config.members} {config.column} for each of {trained} series"
-    pooled = config.start == "pooled"
-    return f"{each}, {'started from one trained on all' if pooled else 'independent'}"
-
-
-def _no_networks(model: "Model", report: "pd.DataFrame") -> str:
-    """Say when networks are trained, where no series has any."""
-    from forecaster.forecasting import FEWEST_LONG, rows_for_networks
-
-    config = model.config
+    if trained := int((report[FORECAST_BY] == Method.OWN).sum()):
+        start = "started from one trained on all" if config.start == "pooled" else "independent"
+        return f"{config.members} {config.column} for each of {trained} series, {start}"
     if config.transform == "last_value":
         return "none"
     needed = rows_for_networks(config) if model.target == "y" else config.rows_to_fit
@@ -282,33 +272,25 @@ def _no_networks(model: "Model", report: "pd.DataFrame") -> str:
 
 
 def _covariates(model: "Model", report: "pd.DataFrame") -> str:
-    """Return the covariates, and what is known of their effects."""
-    known = model.transform.covariates
-    ahead, constant = _known_ahead(model, report), (*known.numbers, *known.words)
-    parts = {"known ahead": ahead, "of each series": constant}
-    return "; ".join(f"{', '.join(names)} ({what})" for what, names in parts.items() if names)
-
-
-def _known_ahead(model: "Model", report: "pd.DataFrame") -> list[str]:
-    """Return the covariates known in advance; each with its effect, if one was found."""
+    """Return the covariates; those known in advance each with its effect, if one was found."""
     from forecaster.forecasting import FORECAST_BY, Method
 
-    transform = model.transform
-    names = transform.covariates.future
-    if transform.learned.events:
-        return [
+    transform, known = model.transform, model.transform.covariates
+    ahead, networks = list(known.future), report[FORECAST_BY].isin([Method.OWN, Method.COMMON])
+    if factors := transform.learned.events:
+        ahead = [
             name if factor == 1 else f"{name}, which widens moves {factor:.1f} times"
-            for name, factor in zip(names, transform.learned.events, strict=True)
+            for name, factor in zip(ahead, factors, strict=True)
         ]
-    if responses := transform.usual_responses():
-        return [
+    elif responses := transform.usual_responses():
+        ahead = [
             f"{name}, about {response:+.1%} for each 1 more"
-            for name, response in zip(names, responses, strict=True)
+            for name, response in zip(ahead, responses, strict=True)
         ]
-    networks = report[FORECAST_BY].isin([Method.OWN, Method.COMMON]).any()
-    if model.target == "y" and names and not networks:
-        return [*names[:-1], f"{names[-1]}: no effect was found, so not used"]
-    return list(names)
+    elif model.target == "y" and ahead and not networks.any():
+        ahead[-1] += ": no effect was found, so not used"
+    parts = {"known ahead": ahead, "of each series": [*known.numbers, *known.words]}
+    return "; ".join(f"{', '.join(names)} ({what})" for what, names in parts.items() if names)
 
 
 def _choices(report: "pd.DataFrame") -> dict[str, str]:

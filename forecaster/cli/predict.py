@@ -157,12 +157,17 @@ def predict(
         output, plot, report, form=form, layout=layout, overwrite=overwrite, drawn=drawn
     )
     from forecaster.forecasting import check_levels, check_quantiles
-    from forecaster.ingest import read_groups, read_weights
     from forecaster.pipeline import predict_from_home
 
-    grouped = None if groups is None else read_groups(from_text(groups))
-    weights = None if sums is None else read_weights(from_text(sums))
-    if weights is not None:
+    grouped = weights = None
+    if groups is not None:
+        from forecaster.ingest import read_groups
+
+        grouped = read_groups(from_text(groups))
+    if sums is not None:
+        from forecaster.ingest import read_weights
+
+        weights = read_weights(from_text(sums))
         tickers = tuple(dict.fromkeys(name for its in weights.values() for name in its))
     levels, quantiles = check_levels(level), check_quantiles(quantile)
     chosen = ctx.get_parameter_source("level") is ParameterSource.COMMANDLINE

@@ -84,14 +84,6 @@ def join_small(home: Home) -> None:
             compact(home, [path for path in files if path.name[:_MONTH] in months])
 
 
-def _by_kind(paths: Iterable[Path]) -> list[dict[Path, "pa.Table"]]:
-    """Return the readable files of each kind, see :func:`kind_of`, with their tables."""
-    groups: dict[tuple[str, bool], dict[Path, pa.Table]] = {}
-    for path, table in readable(paths):
-        groups.setdefault(kind_of(table), {})[path] = table
-    return list(groups.values())
-
-
 def readable(paths: Iterable[Path]) -> Iterator[tuple[Path, "pa.Table"]]:
     """Yield the files that can be read, with their tables."""
     for path in paths:
@@ -105,34 +97,26 @@ def compact(home: Home, paths: Sequence[Path]) -> None:
     An interruption loses nothing: the new files are complete before the old ones are removed, and
     rows in two files count once. Raises WriteError.
     """
-    for files in _by_kind(paths):
-        table = joined(list(files.values()))
-        written = {_write_month(home, month, part) for month, part in _months(table).items()}
+    import pyarrow as pa
+
+    kinds: dict[tuple[str, bool], dict[Path, pa.Table]] = {}
+    for path, table in readable(paths):
+        kinds.setdefault(kind_of(table), {})[path] = table
+    for kind, files in kinds.items():
+        table, written = joined(list(files.values())), set[Path]()
+        made = table.column("made").to_pandas()
+        for month, of_month in made.groupby(made.dt.strftime("%Y-%m")):  # UTC
+            # Named after its first time and what it holds, so that it is written again as itself.
+            text = "\n".join([str(month), str(kind), str(of_month.max()), str(len(of_month))])
+            digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+            path = home.new_recorded(digest, of_month.min())
+            path = path.with_name(f"{path.stem}{_JOINED}.parquet")
+            part = table.take(pa.array(of_month.index.to_numpy()))
+            atomic.write_file(path, lambda to, part=part: write_table(part, to))
+            written.add(path)
         for path in files:
             if path not in written:
                 atomic.remove_file(path)
-
-
-def _write_month(home: Home, month: str, table: "pa.Table") -> Path:
-    """Write the forecasts of a month; return its file, named after first time and content."""
-    import pyarrow.compute as pc
-
-    first, last = pc.min_max(table.column("made")).as_py().values()  # pyright: ignore[reportAttributeAccessIssue]
-    text = "\n".join([month, str(kind_of(table)), str(last), str(len(table))])
-    named = home.new_recorded(hashlib.sha256(text.encode()).hexdigest()[:12], first)
-    path = named.with_name(f"{named.stem}{_JOINED}.parquet")
-    atomic.write_file(path, lambda to: write_table(table, to))
-    return path
-
-
-def _months(table: "pa.Table") -> dict[str, "pa.Table"]:
-    """Return the rows of each month in which forecasts were made (UTC)."""
-    import pyarrow as pa
-
-    made = table.column("made").to_pandas().dt.strftime("%Y-%m")
-    return {
-        month: table.filter(pa.array((made == month).to_numpy())) for month in sorted(made.unique())
-    }
 
 
 def rename_in_record(home: Home, source: str, old: str, new: str) -> int:

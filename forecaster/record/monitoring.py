@@ -41,7 +41,8 @@ def forecast_alarms(
     if not isinstance(card, Scorecard):
         raise UsageError(f"card: expected one of scorecard(); got {type(card).__name__}")
     for name, rate in (("coverage", coverage), ("errors", errors)):
-        if rate is not None and not (_is_number(rate) and 0 < rate <= 1):
+        number = isinstance(rate, int | float | np.number) and not isinstance(rate, bool)
+        if rate is not None and not (number and 0 < rate <= 1):
             raise wrong_argument(name, rate, "a number above 0 and up to 1, or None")
     sources = dict(list(card.known.groupby("source", observed=True)))
     alarms: list[Alarm] = []
@@ -57,10 +58,6 @@ def forecast_alarms(
             of = f" of {source}" if alarm.series is None and len(sources) > 1 else ""
             alarms.append(alarm._replace(text=f"{alarm.text}{of}"))
     return alarms
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def alarm_lines(alarms: Sequence[Alarm]) -> list[str]:
@@ -86,11 +83,12 @@ def coverage_alarms(rows: pd.DataFrame, levels: list[str], rate: float) -> list[
 
     ``rows``: outcomes with their forecasts, one step ahead
     """
-    rows = rows.dropna(subset=[bound for lv in levels for bound in bounds_of(COLUMN, float(lv))])
+    percent = [float(level) for level in levels]
+    columns = [bounds_of(COLUMN, level) for level in percent]
+    rows = rows.dropna(subset=[bound for pair in columns for bound in pair])
     if rows.empty or not levels:
         return []
-    bounds = [_bounds(rows, level) for level in levels]
-    percent = [float(level) for level in levels]
+    bounds = [(rows[low].to_numpy(float), rows[high].to_numpy(float)) for low, high in columns]
     tail = sequential.tail_probabilities(
         rows["y"].to_numpy(float), rows[COLUMN].to_numpy(float), bounds, percent
     )
@@ -144,11 +142,6 @@ def _lost(rows: pd.DataFrame) -> str:
         f"CRPS is {ratio:.2f} times that of 'unchanged' over the latest {rows['ds'].nunique()} "
         "outcomes"
     )
-
-
-def _bounds(rows: pd.DataFrame, level: str) -> tuple[np.ndarray, np.ndarray]:
-    low, high = bounds_of(COLUMN, float(level))
-    return rows[low].to_numpy(float), rows[high].to_numpy(float)
 
 
 def _wide(rows: pd.DataFrame, values: np.ndarray) -> pd.DataFrame:
