@@ -40,9 +40,12 @@ def check_date_format(date_format: str | None) -> None:
     1899-12-30), ``steps`` (whole numbers count steps), ``s``, ``ms``, ``us`` or ``ns`` (since
     1970), or ``utc`` (times with an offset become times in UTC).
     """
-    if date_format is None or date_format in (EXCEL, STEPS, UTC, *EPOCHS):
+    if date_format is None:
         return
-    if not isinstance(date_format, str) or not re.search("%[YyGcxDF]", date_format):
+    known = (EXCEL, STEPS, UTC, *EPOCHS)
+    if not isinstance(date_format, str) or not (
+        date_format in known or re.search("%[YyGcxDF]", date_format)
+    ):
         raise UsageError(
             f"date format {date_format!r}: expected one such as %d/%m/%Y (day first) or "
             "%Y-%m-%d %H:%M, in the codes of strftime; or excel (days of a spreadsheet), or steps "
