@@ -88,23 +88,15 @@ def as_pandas(data: Table) -> pd.DataFrame:
         return data
     if isinstance(data, pd.Series):
         return data.to_frame("y" if data.name is None else data.name)
-    table: Any = data
-    if not hasattr(table, "__arrow_c_stream__") and hasattr(table, "to_arrow"):
-        table = table.to_arrow()
-    if not hasattr(table, "__arrow_c_stream__"):
+    if not hasattr(data, "__arrow_c_stream__"):
         lazy = "; call its .collect() first" if hasattr(data, "collect") else ""
         raise UsageError(
             f"expected a panel or a frame (pandas, polars, pyarrow); got {type(data).__name__}"
             f"{lazy or '. Files and other sources go through load_panel'}"
         )
-    return _from_arrow(table)
-
-
-def _from_arrow(data: Any) -> pd.DataFrame:
     import pyarrow as pa
 
-    table = data if isinstance(data, pa.Table) else pa.table(data)
-    return without_decimals(table).to_pandas(date_as_object=False)
+    return without_decimals(pa.table(data)).to_pandas(date_as_object=False)
 
 
 def _with_index(frame: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:

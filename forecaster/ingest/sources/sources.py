@@ -1,13 +1,13 @@
 """Open a source by name. Each is imported only when it is used: yfinance takes a second."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from forecaster.errors import UsageError
 from forecaster.files import is_url
 from forecaster.ingest.sources.secrets import hide_secrets
 from forecaster.ingest.sources.source import Source
-from forecaster.ingest.tables.decimals import as_decimal
+from forecaster.ingest.tables.decimals import Decimal
 from forecaster.ingest.tables.roles import Columns
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def open_source(
     """
     columns = columns or Columns()
     if decimal is not None:
-        columns = dataclasses.replace(columns, decimal=as_decimal(decimal))
+        columns = dataclasses.replace(columns, decimal=cast(Decimal, decimal))
     sign = columns.decimal
     kind, _, path = name.partition(":")
     shown = hide_secrets(name)

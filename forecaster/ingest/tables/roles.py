@@ -131,7 +131,7 @@ class Columns:
                     f"id_col: column {odd[0]!r} has a + in its name, which joins columns; rename it"
                 )
             given = {**given, "id_col": "+".join(map(str, parts))}
-        return Columns(**given, decimal=as_decimal(decimal))
+        return Columns(**given, decimal=cast(Decimal | None, decimal))
 
     def __post_init__(self) -> None:
         check_date_format(self.date_format)
