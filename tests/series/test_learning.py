@@ -47,7 +47,8 @@ def test_series_change_each_other_only_through_what_they_share(shared):
     made = list(combine(ROWS, NATURES, fitted, blends, HORIZON))
     for number, (row, known) in enumerate(zip(ROWS, NATURES, strict=True)):
         (own,), (blend,) = all_of([row], [known], learned)
-        assert own == fitted[number] and blend == blends[number]
+        np.testing.assert_equal(own, fitted[number])
+        assert blend == blends[number]
         for one, two in zip(next(combine([row], [known], [own], [blend], HORIZON)), made[number],
                             strict=True):  # fmt: skip
             np.testing.assert_array_equal(one, two)
