@@ -34,6 +34,7 @@ from forecaster.series.combination.nature import (
 )
 from forecaster.series.features.known_effects import (
     NOTHING_KNOWN,
+    Rows,
     Shared,
     add_effects_ahead,
     learn_effects,
@@ -138,9 +139,10 @@ class AnySeries(Transform):
         made = made.with_learned(common_seasons=common, usually_counts=counts)
         if self.alone is None:
             panel = made.seen(panel)
-            made = made.with_learned(known=learn_effects(panel, natures, self.covariates))
+            known = learn_effects(Rows(panel, natures, self.covariates))
+            made = made.with_learned(known=known)
             natures = made._with_effects(panel)
-        rows = rows_without_effects(panel, natures, self.covariates)
+        rows = rows_without_effects(Rows(panel, natures, self.covariates))
         return made.with_learned(blending=learn(rows, list(natures.values()), horizon, self.alone))
 
     def with_components(
@@ -156,8 +158,8 @@ class AnySeries(Transform):
         panel = self.seen(panel)
         natures = self._with_effects(panel, held_back)
         known, alone = list(natures.values()), self.alone is not None
-        rows = rows_without_effects(panel, natures, self.covariates)
-        first = rows_without_effects(panel, natures, self.covariates, held_back)
+        rows = rows_without_effects(Rows(panel, natures, self.covariates))
+        first = rows_without_effects(Rows(panel, natures, self.covariates, held_back))
         kinds = kinds_of(rows, known, self.alone, [len(row) for row in first])
         shared = self.learned.blending
         if held_back is None:
@@ -184,7 +186,8 @@ class AnySeries(Transform):
     ) -> dict[str, Nature]:
         """Return the properties of each series with what is known in advance of it."""
         natures = {name: self._nature(name) for name in panel.ids}
-        return with_known_effects(panel, natures, self.covariates, self.learned.known, held_back)
+        rows = Rows(panel, natures, self.covariates, held_back)
+        return with_known_effects(rows, self.learned.known)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

@@ -5,7 +5,7 @@ They are taken out of a series before it is forecast, and added to the forecasts
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,19 +42,41 @@ class Shared(NamedTuple):
 NOTHING_KNOWN = Shared()
 
 
-def learn_effects(panel: Panel, natures: Mapping[str, Nature], known: Scaling) -> Shared:
-    """Return what the series of a panel have in common, each without what the other explains.
+class Rows(NamedTuple):
+    """The rows of a panel's series.
 
-    - ``natures``: of the series of ``panel``
+    - ``natures``: the properties of each series by name, in their order
     - ``known``: how the fit scales covariates
+    - ``held_back``: the number of latest rows of each series to leave out; None: all stay
     """
-    histories = _histories(panel, natures, known)
+
+    panel: Panel
+    natures: Mapping[str, Nature]
+    known: Scaling
+    held_back: Int[np.ndarray, " series"] | None = None
+
+    def each(self) -> Iterator[tuple[str, Nature, Row, np.ndarray]]:
+        """Yield name, properties, values and times of each series."""
+        rows = self.panel.rows(self.held_back)
+        for (name, nature), (values, times) in zip(self.natures.items(), rows, strict=True):
+            yield name, nature, values, times
+
+    def without_effects(self) -> list[tuple[Row, np.ndarray]]:
+        """Return the values of each series, without what is known of them, and their times."""
+        return [
+            (without_effects(self.panel, nature, self.known, name, values, times), times)
+            for name, nature, values, times in self.each()
+        ]
+
+
+def learn_effects(rows: Rows) -> Shared:
+    """Return what the series of a panel have in common, each without what the other explains."""
+    histories = _histories(rows)
     responses = learn_responses(list(histories.values()))
     calendar = NO_EFFECTS
-    if panel.times.dtype.kind == "M":
-        natures = _with_responses(natures, responses, histories)
-        rows = _rows(panel, natures, known)
-        calendar = calendar_of(list(natures.values()), rows)
+    if rows.panel.times.dtype.kind == "M":
+        rows = rows._replace(natures=_with_responses(rows.natures, responses, histories))
+        calendar = calendar_of(list(rows.natures.values()), rows.without_effects())
     return Shared(responses, calendar)
 
 
@@ -80,33 +102,27 @@ def calendar_of(natures: Sequence[Nature], rows: Sequence[tuple[Row, np.ndarray]
     return learn_calendar([values for values, _ in alike], [times for _, times in alike], rhythm)
 
 
-def with_known_effects(
-    panel: Panel,
-    natures: Mapping[str, Nature],
-    known: Scaling,
-    shared: Shared,
-    held_back: Int[np.ndarray, " series"] | None = None,
-) -> dict[str, Nature]:
+def with_known_effects(rows: Rows, shared: Shared) -> dict[str, Nature]:
     """Return the properties of each series with its own responses and effects of the calendar.
 
-    - ``shared``: from :func:`learn_effects`
-    - ``held_back``: the number of latest rows of each series that they are not learned from
+    ``shared``: from :func:`learn_effects`
     """
     # What was learned from fewer rows must not be missing in the rows that are learned from now.
     natures = {
         name: dataclasses.replace(nature, effects=(), responses=())
-        for name, nature in natures.items()
+        for name, nature in rows.natures.items()
     }
+    rows = rows._replace(natures=natures)
     if shared.responses.mean:
-        histories = _histories(panel, natures, known, held_back)
-        natures = _with_responses(natures, shared.responses, histories)
+        natures = _with_responses(natures, shared.responses, _histories(rows))
+        rows = rows._replace(natures=natures)
     if shared.calendar.groups:
         alike = {
-            name: (natures[name].as_features(values), times)
-            for name, (values, times) in zip(
-                natures, _rows(panel, natures, known, held_back), strict=True
+            name: (nature.as_features(values), times)
+            for (name, nature), (values, times) in zip(
+                natures.items(), rows.without_effects(), strict=True
             )
-            if natures[name].may_have_effects(shared.calendar.rhythm)
+            if nature.may_have_effects(shared.calendar.rhythm)
         }
         values, times = ([own[part] for own in alike.values()] for part in (0, 1))
         found = zip(alike, effects_of(shared.calendar, values, times), strict=True)
@@ -124,6 +140,8 @@ def without_effects(
     times: Shaped[np.ndarray, " row"],
 ) -> Row:
     """Return the rows of a series without what is known of them."""
+    if not nature.has_effects:
+        return values
     effects = _effects_at(panel, nature, known, name, times)
     return values / effects if nature.multiplies else values - effects
 
@@ -157,35 +175,14 @@ def add_effects_ahead(
             base[row, steps] += effects
 
 
-def rows_without_effects(
-    panel: Panel,
-    natures: Mapping[str, Nature],
-    known: Scaling,
-    held_back: Int[np.ndarray, " series"] | None = None,
-) -> list[Float[np.ndarray, " step"]]:
+def rows_without_effects(rows: Rows) -> list[Float[np.ndarray, " step"]]:
     """Return the values of each series, without what is known, with missing rows filled."""
     return [
-        natures[name].without_gaps(values / natures[name].unit, times)[0]
-        for name, (values, times) in zip(
-            panel.ids, _rows(panel, natures, known, held_back), strict=True
+        nature.without_gaps(values / nature.unit, times)[0]
+        for nature, (values, times) in zip(
+            rows.natures.values(), rows.without_effects(), strict=True
         )
     ]
-
-
-def _rows(
-    panel: Panel,
-    natures: Mapping[str, Nature],
-    known: Scaling,
-    held_back: Int[np.ndarray, " series"] | None = None,
-) -> list[tuple[Row, np.ndarray]]:
-    """Return the values of each series, without what is known, and their times."""
-    rows: list[tuple[Row, np.ndarray]] = []
-    for name, (values, times) in zip(panel.ids, panel.rows(held_back), strict=True):
-        nature = natures[name]
-        if nature.has_effects:
-            values = without_effects(panel, nature, known, name, values, times)
-        rows.append((values, times))
-    return rows
 
 
 def _effects_at(
@@ -214,22 +211,16 @@ def _numbers_at(
     return np.nan_to_num(panel.future.at(name, times) - centre, nan=0.0)
 
 
-def _histories(
-    panel: Panel,
-    natures: Mapping[str, Nature],
-    known: Scaling,
-    held_back: Int[np.ndarray, " series"] | None = None,
-) -> dict[str, History]:
+def _histories(rows: Rows) -> dict[str, History]:
     """Return the histories of the series that may respond to covariates."""
     made: dict[str, History] = {}
-    if panel.future is None or not known.future:
+    if rows.panel.future is None or not rows.known.future:
         return made
-    for name, (values, times) in zip(panel.ids, panel.rows(held_back), strict=True):
-        nature = natures[name]
+    for name, nature, values, times in rows.each():
         if nature.sparse and not nature.counts:
             continue
         z, steps = nature.without_gaps(nature.as_features(values), times)
-        numbers = _numbers_at(panel, known, name, times).T
+        numbers = _numbers_at(rows.panel, rows.known, name, times).T
         filled = [nature.without_gaps(column, times)[0] for column in numbers]
         there = np.zeros(len(z), bool)
         there[steps] = True
@@ -242,13 +233,8 @@ def _histories(
 def _with_responses(
     natures: Mapping[str, Nature], prior: ResponsePrior, histories: Mapping[str, History]
 ) -> dict[str, Nature]:
-    if prior == NO_RESPONSES:
-        return dict(natures)
-    own = {
-        name: responses_of(prior, history, relative=natures[name].counts)
-        for name, history in histories.items()
-    }
-    return {
-        name: dataclasses.replace(nature, responses=own[name]) if name in own else nature
-        for name, nature in natures.items()
-    }
+    made = dict(natures)
+    for name, history in histories.items() if prior != NO_RESPONSES else ():
+        own = responses_of(prior, history, relative=natures[name].counts)
+        made[name] = dataclasses.replace(natures[name], responses=own)
+    return made

@@ -28,7 +28,7 @@ from forecaster.series.panel.panel import Panel
 from forecaster.series.prices.common_volatility import CommonVolatility, learn_common_volatility
 from forecaster.series.prices.events import Factor, event_factors, event_volatility
 from forecaster.series.prices.features import (
-    price_feature_count,
+    PRICE_FEATURES,
     price_features,
     usual_volatility,
     with_few_changes,
@@ -174,7 +174,8 @@ class Transform:
     def feature_count(self, horizon: int) -> int:
         """Return the number of features of each step."""
         more = self.covariates.count(horizon) + MARKET_FEATURES * len(self.market)
-        return 4 + more + (price_feature_count(horizon) if self.name == "log_return" else 0)
+        own = PRICE_FEATURES + (horizon > 1) if self.name == "log_return" else 0
+        return 4 + more + own
 
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Return for each series whether networks see its logarithm."""

@@ -178,7 +178,10 @@ def find_late(
     - ``fitted``: the ends of all series at the fit
     """
     ends = {name: times[-1] for name, times in panel.times_of_rows().items()}
-    kinds = dict(zip(panel.ids, panel.of_times(_frequency), strict=True))
+    # Whichever day of the month their rows are on.
+    found = panel.of_times(lambda times: dataclasses.replace(infer_frequency(times), day=0))
+    kinds = dict(zip(panel.ids, found, strict=True))
+    unit = "session" if panel.frequency.nyse else "step"
     behind = _behind(ends, kinds, stored)
     missed = functools.cache(_missed)  # most calls repeat an earlier one
     ended: set[str] = set()
@@ -188,22 +191,14 @@ def find_late(
     for name, last in ends.items():
         since = behind.get(name, 0)
         if count := max(missed(kinds[name], last, end), since):
-            yield Finding("late", name, f"ends {show_time(last)}, {_lacks(count, panel)}", count)
+            lacks = f"{count:,} {unit}{'' if count == 1 else 's'} behind"
+            yield Finding("late", name, f"ends {show_time(last)}, {lacks}", count)
         if since and name in ended:
             yield Finding("ended", name)
         elif since and (name in stored.of or not stored.of):
-            said = f"{_lacks(since, panel)}, since {show_time(last)}"
+            lacks = f"{since:,} {unit}{'' if since == 1 else 's'} behind"
+            said = f"{lacks}, since {show_time(last)}"
             yield Finding("behind", name, said, since)
-
-
-def _lacks(count: int, panel: Panel) -> str:
-    unit = "session" if panel.frequency.nyse else "step"
-    return f"{count:,} {unit}{'' if count == 1 else 's'} behind"
-
-
-def _frequency(times: np.ndarray) -> Frequency:
-    """Return the frequency of a series, whichever day of the month its rows are on."""
-    return dataclasses.replace(infer_frequency(times), day=0)
 
 
 def _missed(frequency: Frequency, last: np.datetime64, end: Date | None) -> int:

@@ -87,7 +87,8 @@ def learn(seen: Sequence[Seen], sizes: Mapping[str, int], allowed: Sequence[str]
     cuts = [int(_TRAINED * len(one.error)) for one in seen]
     earlier = [one.part(slice(cut)) for one, cut in zip(seen, cuts, strict=True)]
     later = [one.part(slice(cut, None)) for one, cut in zip(seen, cuts, strict=True)]
-    found, error = Shrunk(), _errors_left(earlier, later, Shrunk(), sizes)
+    found = Shrunk()
+    error = _errors_left(earlier, later, found, sizes)
     for group in allowed:
         groups = (*found.groups, group)
         if _excess(seen, groups, sizes) < _SURE:

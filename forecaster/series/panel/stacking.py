@@ -36,9 +36,9 @@ def check_arrays(series: Mapping[str, object]) -> None:
         except (TypeError, ValueError) as error:
             raise wrong_argument("series", {name: parts}, expected) from error
         check_names(f"series {name!r}: channels", channels, "the names of the channels")
-        if _kind_of(times) not in "iuM" or times.ndim != 1:
+        if not _is_array_of(times, "iuM") or times.ndim != 1:
             raise wrong_argument(f"series {name!r}: times", times, "an array of dates or counters")
-        if _kind_of(values) not in "biuf":
+        if not _is_array_of(values, "biuf"):
             raise wrong_argument(f"series {name!r}: values", values, "an array of real numbers")
         if values.shape != (rows := len(times), len(channels)):
             raise DataError(
@@ -49,8 +49,8 @@ def check_arrays(series: Mapping[str, object]) -> None:
             raise DataError(f"series {name!r}: its times are not sorted; sort its rows by time")
 
 
-def _kind_of(array: object) -> str:
-    return array.dtype.kind if isinstance(array, np.ndarray) else "no array"
+def _is_array_of(value: object, kinds: str) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in kinds
 
 
 def kind_of_most(

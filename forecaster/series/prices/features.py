@@ -7,6 +7,8 @@ from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.prices.anniversaries import active_days
 
+PRICE_FEATURES = 9
+"""Features of :func:`price_features` one row ahead; one more where the horizon is longer."""
 _ALONE = 10  # number of changes from which on a series' own volatility stands alone
 _USUAL = 10.0  # weight of a panel's volatility before any change is known, in changes
 
@@ -37,11 +39,6 @@ def with_few_changes(scale: Rows, change: Rows, usual: float | None) -> Rows:
     with np.errstate(divide="ignore", invalid="ignore"):
         shrunk = np.sqrt((known * own + weight * usual**2) / (known + weight))
     return np.where(known < _ALONE, shrunk, scale)
-
-
-def price_feature_count(horizon: int) -> int:
-    """Return the number of features of :func:`price_features`."""
-    return 9 + (horizon > 1)
 
 
 def price_features(
