@@ -123,23 +123,6 @@ def test_stability_is_that_of_the_eigenvalues(kind, length):
     assert 0.05 < stable.mean() < 0.95 and clear.mean() > 0.9
 
 
-def test_a_series_is_by_itself_to_the_bit():
-    some = rows(4)
-    alone = ces_ahead([some[2]], fit_ces([some[2]], 4), 5)[0]
-    np.testing.assert_array_equal(ces_ahead(some, fit_ces(some, 4), 5)[2], alone)
-    mixed = some[::-1] * 3
-    np.testing.assert_array_equal(ces_ahead(mixed, fit_ces(mixed, 4), 5)[2], alone)
-
-
-def test_later_values_change_no_earlier_forecast():
-    some = [row[:25] for row in rows(5)]
-    models = fit_ces(some, 4)
-    more = [np.concatenate([row, row * 9]) for row in some]
-    for one, other in zip(ces_ahead(some, models, 4), ces_ahead(more, models, 4), strict=True):
-        np.testing.assert_array_equal(one, other[: len(one)])
-        assert np.isfinite(other).all()
-
-
 @pytest.mark.parametrize("length", range(1, 12))
 def test_short_series(length):
     row = np.arange(1.0, length + 1)

@@ -55,26 +55,6 @@ def test_forms_are_weighted_by_the_criterion_that_is_corrected_for_short_series(
     np.testing.assert_allclose(logs, logs[0], rtol=1e-6)
 
 
-def test_a_series_is_by_itself_to_the_bit():
-    some = rows(1)
-    some[2] = some[2][:30]
-    alone = latest([some[3]])[0]
-    np.testing.assert_array_equal(latest(some)[3], alone)
-    np.testing.assert_array_equal(latest(some[::-1])[2], alone)
-
-
-@pytest.mark.parametrize("length", [60, 250])
-def test_later_values_change_no_earlier_forecast(length):
-    some = rows(2, length=length)
-    averages = fit_ets([row[:40] for row in some], 12)
-    before = ets_ahead(some, averages, [40] * len(some), 6)
-    edited = [np.concatenate([row[:45], row[45:] * 3]) for row in some]
-    after = ets_ahead(edited, averages, [40] * len(some), 6)
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one[:45], other[:45])
-        assert (one[45:] != other[45:]).any()
-
-
 @pytest.mark.parametrize("length", range(1, 12))
 def test_short_series_get_what_they_carry(length):
     row = np.arange(1.0, length + 1)

@@ -5,8 +5,6 @@ import pytest
 
 from forecaster.classical import Form
 from forecaster.classical.innovations import (
-    on_grid,
-    refined,
     squares_of,
     squares_on_grid,
 )
@@ -42,11 +40,6 @@ def series(seed: int, lengths: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return values, np.array(lengths)
 
 
-def estimate(values: np.ndarray, lengths: np.ndarray, form: Form):
-    start = on_grid(values, lengths, form.space, form.grid())
-    return refined(values, lengths, form.space, start, form.bounds())
-
-
 @pytest.mark.parametrize("longest", [20, 30])  # by matrix products, by Fourier transforms
 @pytest.mark.parametrize("form", FORMS)
 def test_errors_are_those_of_the_textbook_s_recursion(form, longest):
@@ -68,14 +61,3 @@ def test_a_grid_gives_what_each_model_gives_alone(longest):
         space = form.space(np.tile(parameters, (len(values), 1)))
         alone, _ = squares_of(values, lengths, space)
         np.testing.assert_allclose(all_at_once[:, number], alone, rtol=1e-6)
-
-
-@pytest.mark.parametrize("longest", [20, 40, 200])
-def test_bits_do_not_depend_on_company(longest):
-    form = FORMS[-1]
-    values, lengths = series(4, [longest, longest - 3, longest - 1] * 7)
-    together = estimate(values, lengths, form)
-    some = estimate(values[5:7], lengths[5:7], form)
-    np.testing.assert_array_equal(together.parameters[5:7], some.parameters)
-    np.testing.assert_array_equal(together.squares[5:7], some.squares)
-    np.testing.assert_array_equal(together.initial[5:7], some.initial)

@@ -91,22 +91,6 @@ def test_the_year_before_helps_days_that_follow_the_year():
     assert errors[0] < 0.8 * errors[1]
 
 
-def test_nothing_later_and_no_other_series_change_a_forecast():
-    rows = weekly(4, 90)
-    pool = learn_pool(rows, (7,), 5, yearly=False)
-    models = fit_linear([y[:60] for y in rows], (7,), pool, yearly=False)
-    whole = linear_ahead(rows, models, (7,), 5, yearly=False)
-    edited = [np.where(np.arange(90) < 70, y, 1e6) for y in rows]
-    for some in (edited, [y[:70] for y in rows]):
-        for one, two in zip(linear_ahead(some, models, (7,), 5, yearly=False), whole, strict=True):
-            np.testing.assert_array_equal(one[:70], two[:70])
-    (alone,) = fit_linear([rows[2][:60]], (7,), pool, yearly=False)
-    np.testing.assert_array_equal(alone.weights, models[2].weights)
-    np.testing.assert_array_equal(
-        linear_ahead(rows[2:3], models[2:3], (7,), 5, yearly=False)[0], whole[2]
-    )
-
-
 def test_steps_with_few_known_outcomes_keep_the_season():
     """Of 48 rows with a season of 24, the steps beyond one season have fewer than 24 outcomes."""
     random = np.random.default_rng(0)

@@ -37,17 +37,6 @@ def test_a_pattern_that_changed_is_forgotten():
     assert np.corrcoef(later, -DAILY[:DAY])[0, 1] > 0.9
 
 
-@pytest.mark.parametrize("seasons", [(DAY,), (DAY, WEEK), (5, 40)])
-def test_nothing_later_changes_a_forecast(seasons):
-    """Neither later values nor how many there are: patterns are found anew at each short season."""
-    y = np.random.default_rng(1).normal(size=len(TIME)).cumsum() + DAILY
-    whole = patterns_ahead([y], seasons, 7)[0]
-    for rows in (1, 2 * DAY, 31, 60, 111):
-        edited = np.where(rows > TIME, y, 1e9)
-        np.testing.assert_array_equal(patterns_ahead([edited], seasons, 7)[0][:rows], whole[:rows])
-        np.testing.assert_array_equal(patterns_ahead([y[:rows]], seasons, 7)[0], whole[:rows])
-
-
 @pytest.mark.parametrize("rows", [0, 1, 2 * DAY - 1, 2 * DAY, 2 * DAY + 1])
 def test_short_series_have_none(rows):
     for y in (np.zeros(rows), TIME[:rows] * 1e150):

@@ -55,20 +55,6 @@ def test_a_season_is_found_and_goes_on(multiplied):
     assert np.abs(made - truth).mean() < 0.05 * np.abs(truth).mean() + 0.5
 
 
-def test_a_series_is_by_itself_to_the_bit():
-    some = rows(4)
-    alone = theta_ahead([some[2]], fit_theta([some[2]], 4), 5)[0]
-    np.testing.assert_array_equal(theta_ahead(some, fit_theta(some, 4), 5)[2], alone)
-
-
-def test_later_values_change_no_earlier_forecast():
-    some = [row[:25] for row in rows(5)]
-    models = fit_theta(some, 4)
-    more = [np.concatenate([row, row * 9]) for row in some]
-    for one, other in zip(theta_ahead(some, models, 4), theta_ahead(more, models, 4), strict=True):
-        np.testing.assert_array_equal(one, other[: len(one)])
-
-
 @pytest.mark.parametrize("length", range(1, 8))
 def test_short_series(length):
     row = np.arange(1.0, length + 1)

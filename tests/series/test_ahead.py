@@ -29,16 +29,6 @@ def test_without_gaps_they_are_the_next_rows(name):
     np.testing.assert_array_equal(ahead[-1], infer_frequency(times).after(times[-1], 3))
 
 
-@pytest.mark.parametrize("name", REGULAR)
-def test_later_rows_change_nothing(name):
-    random = np.random.default_rng(0)
-    times = REGULAR[name].to_numpy("datetime64[ns]")
-    times = times[random.random(len(times)) > 0.1]
-    whole = times_after_rows(times, 4)
-    for row in [1, 2, 3, *random.integers(1, len(times), 20)]:
-        np.testing.assert_array_equal(times_after_rows(times[:row], 4), whole[:row])
-
-
 @pytest.mark.parametrize("rows", range(1, 9))
 @pytest.mark.parametrize("usual", ["D", "B", "W-SUN", "ME"])
 def test_after_few_rows_come_the_times_of_the_panel(usual, rows):

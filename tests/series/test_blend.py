@@ -10,7 +10,6 @@ from forecaster.series.combination.blend import (
     Usual,
     blended,
     closed_ahead,
-    features_of,
     learn_blends,
     learn_usual,
     level_of,
@@ -131,24 +130,3 @@ def test_a_shop_that_opens_on_a_closed_day_is_no_longer_sure():
 )
 def test_other_zeros_do_not_close_a_series(z):
     assert not closed_ahead(z, (7,), 9).any()
-
-
-@pytest.mark.parametrize(
-    "z",
-    [shop(), np.append(np.zeros(100), shop(10)), -1e150 * shop(), np.sin(np.arange(200.0))],
-)
-def test_nothing_later_changes_a_blend_or_its_features(z):
-    rows = 90
-    forecasts = [np.repeat(z[:, None], 5, 1), np.full((len(z), 5), z[:50].mean())]
-    blend = Blend((0.6, 0.4), 0.1, 0.5)
-
-    def all_of(values: np.ndarray) -> list[np.ndarray]:
-        own = [one[: len(values)] for one in forecasts]
-        base, scale = blended(values, own, (7,), 5, blend)
-        return [base, scale, features_of(values, (7,), base, scale)]
-
-    with np.errstate(all="ignore"):
-        whole = all_of(z)
-        for changed in (z[:rows], np.where(np.arange(len(z)) < rows, z, 1e3)):
-            for one, two in zip(all_of(changed), whole, strict=True):
-                np.testing.assert_array_equal(one[:rows], two[:rows])

@@ -142,14 +142,3 @@ def test_an_index_shows_the_market_to_few_series(with_index):
         return float(np.std(off - off.mean(1, keepdims=True)))
 
     assert error(made[..., 0]) < 0.7 * error(own)
-
-
-def test_no_term_sees_a_later_row_of_an_index(with_index):
-    model, cut = learn(with_index), 700
-    values = with_index.market.values.copy()
-    values[:, cut:] *= np.random.default_rng(5).uniform(0.5, 2, values[:, cut:].shape)
-    changed = dataclasses.replace(with_index.market, values=values)
-    before = log_scale(model, with_index)
-    after = log_scale(model, dataclasses.replace(with_index, market=changed))
-    np.testing.assert_array_equal(before[:, :cut], after[:, :cut])
-    assert (before[:, cut:] != after[:, cut:]).any()

@@ -113,16 +113,3 @@ def test_the_first_sale_of_a_new_product_is_no_dispersion_and_zeros_before_it_no
         since = z[np.flatnonzero(z)[0] :]
         if number % 2 and len(since) < 10:
             assert made[-1, 0] == pytest.approx(since.mean(), rel=0.1)
-
-
-def test_what_came_later_changes_no_earlier_forecast_of_a_new_product():
-    rows = launched()
-    prior = learn_counts(rows, flat(rows))
-    whole = count_forecasts(rows[1], flat(rows[1:2])[0], prior)
-    for count in (10, 25, 40, 55):
-        z = rows[1][:count]
-        part = count_forecasts(z, flat([z])[0], prior)
-        for one, other in zip(part, whole, strict=True):
-            np.testing.assert_array_equal(one, other[:count])
-    together = count_forecasts(np.stack(rows[:4]), np.stack(flat(rows[:4])), prior)
-    np.testing.assert_allclose(together[0][1], whole[0], rtol=1e-12)

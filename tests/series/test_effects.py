@@ -68,18 +68,6 @@ def test_the_effects_that_made_a_panel_are_found():
     assert found[:, days.get_loc("2022-12-25")].std() > 0.2
 
 
-def test_series_without_weekends_have_effects_too():
-    z, days = simulated(12, 720)  # Christmas Eve is a Thursday, then a Friday
-    kept = (days.day_of_week < 5) & ~((days.month == 12) & (days.day == 25))
-    times = [days.to_numpy()[kept]] * len(z)
-    prior = learn_calendar(list(z[:, kept]), times, "B")
-    assert prior.groups[0] == "holidays"
-    assert prior.rhythm == "B"
-    found = [effects_on(own, times[0], "B") for own in effects_of(prior, list(z[:, kept]), times)]
-    eve = np.flatnonzero(days[kept] == "2020-12-24")
-    assert np.mean(found, axis=0)[eve] == pytest.approx(1.5, abs=0.2)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_panel_without_effects_has_none(seed):
     z, days = simulated(20, 800, effects=0.0, seed=seed)
@@ -92,18 +80,6 @@ def test_a_random_walk_has_no_effects(seed):
     assert learn_calendar([walk], [pd.date_range("2019-02-10", periods=1500).to_numpy()]) == (
         NO_EFFECTS
     )
-
-
-def test_no_bit_of_an_effect_depends_on_the_series_beside_it():
-    z, days = simulated(6, 1100)
-    begins = [0, 130, 351, 5, 700, 130]
-    rows = [own[begin:] for own, begin in zip(z, begins, strict=True)]
-    times = [days.to_numpy()[begin:] for begin in begins]
-    prior = learn_calendar(rows, times)
-    assert prior.groups
-    together = effects_of(prior, rows, times)
-    for values, own, effects in zip(rows, times, together, strict=True):
-        assert effects_of(prior, [values], [own]) == [effects]
 
 
 @pytest.mark.slow

@@ -73,17 +73,6 @@ def test_the_scale_widens_from_the_event_on_and_is_as_before_after_it():
     assert (scale / plain)[:, 100:, 0][~marked(6)[:, 101 : ROWS + 1]].mean() < 0.95
 
 
-def test_no_later_row_or_event_changes_an_earlier_scale():
-    prices, listed = market(4)
-    panel = fc.load_panel(prices).with_future(listed)
-    known = choose_transform("auto", panel).learned_from(panel, 5)
-    whole = known.apply(panel, 5)
-    end = DAYS[600]
-    cut = fc.load_panel(prices[prices["ds"] <= end])
-    part = known.apply(cut.with_future(listed[listed["date"] <= DAYS[605]]), 5)
-    np.testing.assert_array_equal(part.scale, whole.scale[:, :601])
-
-
 @pytest.mark.parametrize("moment", ["2023-01-28", "2023-01-25 16:30"])  # a Saturday, an evening
 def test_an_event_to_come_that_is_no_session_is_named(moment):
     prices, listed = market(4)

@@ -72,36 +72,6 @@ def test_it_is_the_state_of_the_index_at_its_latest_row():
     assert (same[[0, 1, 2, 3]].nunique() == 1).all()
 
 
-@pytest.mark.parametrize("cutoff", [3, 30, LACKS, 70])
-def test_nothing_after_a_cutoff_changes_what_is_seen_at_it(cutoff):
-    frame = table()
-    later = frame["ds"] > DAYS[cutoff]
-    edited = frame.assign(close=frame["close"].where(~later, frame["close"] * 3))
-    whole = declared(frame)
-    cut = declared(frame[~later]) if cutoff >= BEGINS else whole.until(DAYS[cutoff])
-    for other in (declared(edited), cut, whole.until(DAYS[cutoff])):
-        for name, features in seen(other).items():
-            known = features[features.index <= DAYS[cutoff]]
-            expected = seen(whole)[name]
-            expected = expected[expected.index <= DAYS[cutoff]]
-            pd.testing.assert_frame_equal(known, expected, check_exact=True)
-
-
-def test_other_series_do_not_change_it():
-    """Nor does forecasting the index too."""
-    frame = table()
-    old = pd.DataFrame({"unique_id": "OLD", "ds": DAYS - pd.Timedelta(days=90), "close": 5.0})
-    old["close"] += np.sin(np.arange(len(old)))
-    expected = seen(declared(frame))["AAA"]
-    for other in (
-        declared(pd.concat([old, frame])),
-        declared(frame[frame["unique_id"] != "BBB"]),
-        Panel.from_frame(frame).with_market("SPY"),
-        declared(frame).only(["AAA"]),
-    ):
-        pd.testing.assert_frame_equal(seen(other)["AAA"], expected, check_exact=True)
-
-
 def test_series_that_go_on_after_the_index_are_named_with_both_dates():
     panel = declared(table())
     assert panel.market is not None
