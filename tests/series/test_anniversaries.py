@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from forecaster.series.prices.anniversaries import active_days
 
@@ -35,20 +34,3 @@ def test_a_day_is_seen_again_after_each_of_four_quarters_and_at_no_other_time():
     assert (seen[again - day] == 1 / 4).all()  # one of the four anniversaries had it
     assert (seen[again - 2 * day] == 1 / 8).all() and (seen[again] == 1 / 8).all()
     assert (seen != 0).sum() == 3 * 4
-
-
-@pytest.mark.parametrize("horizon", [1, 2, 5])
-def test_series_of_the_same_days_and_of_others_have_the_features_that_each_has_alone(horizon):
-    random = np.random.default_rng(0)
-    positions = np.tile(np.arange(ROWS), (150, 1))
-    for series in range(0, 150, 10):  # younger ones, and some that miss days
-        own = np.sort(random.choice(ROWS, ROWS - 30 * series // 10, replace=False))
-        positions[series] = np.concatenate([np.full(ROWS - len(own), -1), own])
-    values = random.normal(size=positions.shape)
-    values[random.random(values.shape) < 0.1] = np.nan
-    values[positions < 0] = np.nan
-    together = active_days(values, TIMES, positions, horizon)
-    for series in range(150):
-        one = slice(series, series + 1)
-        alone = active_days(values[one], TIMES, positions[one], horizon)
-        np.testing.assert_array_equal([each[one] for each in together], alone)

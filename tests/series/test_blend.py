@@ -46,21 +46,6 @@ def test_the_better_component_has_more_weight():
         assert one.weights[0] == pytest.approx(0.5, abs=0.2)
 
 
-def test_a_component_that_is_missing_has_no_part_in_the_forecast():
-    z = np.arange(20.0)
-    there, nothing = z[:, None] + np.ones((1, 2)), np.full((20, 2), np.nan)
-    blend = Blend((0.3, 0.7), 1.0, 0.5)
-    np.testing.assert_allclose(blended(z, [there, nothing], (), 2, blend)[0][3:], there[3:])
-    base, scale = blended(z, [nothing, nothing], (), 2, blend)
-    np.testing.assert_array_equal(base, np.repeat(z[:, None], 2, 1))  # the last value
-    assert np.isfinite(scale).all()
-    errors = errors_of(1.0, 1.0)
-    errors[1] = np.nan
-    assert np.isfinite([one.size for one in blends(errors)]).all()
-    both = blends(errors_of(1.0))
-    assert blends(errors)[0].size == pytest.approx(both[0].size)
-
-
 @pytest.mark.parametrize("growth", [0.0, 0.5, 1.0])
 def test_growth_and_size_of_errors_are_found(growth):
     errors = errors_of(2.0, growth=growth)

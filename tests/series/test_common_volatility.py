@@ -60,16 +60,6 @@ def test_it_forecasts_the_volatility_of_days_that_it_was_not_learned_from(market
     assert error(made) < 0.85 * error(own[:, :-1])
 
 
-def test_no_term_sees_a_later_row(market, learned):
-    cut = 700
-    values = market.values.copy()
-    values[:, cut:] *= np.random.default_rng(5).uniform(0.5, 2, values[:, cut:].shape)
-    changed = dataclasses.replace(market, values=values).with_peers(market.ids)
-    before, after = log_scale(learned, market), log_scale(learned, changed)
-    np.testing.assert_array_equal(before[:, :cut], after[:, :cut])
-    assert (before[:, cut:] != after[:, cut:]).any()
-
-
 def test_the_state_is_that_of_the_latest_day_with_enough_peers(market, learned):
     """A day on which nine of twenty have arrived is none; the state of the day before stands."""
     mask = market.mask.copy()

@@ -7,7 +7,7 @@ from dateutil.easter import easter
 from scipy.signal import lfilter
 
 import forecaster as fc
-from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
+from forecaster.series.calendar.rhythms import rhythm_of
 from forecaster.series.combination.nature import Nature
 from forecaster.series.features.any_series import AnySeries
 from forecaster.series.features.choosing import choose_transform
@@ -167,19 +167,6 @@ def test_weeks_and_months_have_effects_that_improve_forecasts(freq, start, group
         )
     ]
     assert errors[0] < 0.93 * errors[1]
-
-
-@pytest.mark.parametrize("freq", rest_slow(["W-SUN", "h"], 1))
-@pytest.mark.parametrize("seed", range(2))
-def test_other_rhythms_without_effects_have_none(freq, seed):
-    rng = np.random.default_rng(seed)
-    rows = 2400 if freq == "h" else 320
-    times = pd.date_range("1960-01-03", periods=rows, freq=freq).to_numpy()
-    season = RHYTHMS[rhythm_of(times)].season
-    pattern = rng.standard_normal((8, season))[:, np.arange(rows) % season]
-    z = np.cumsum(0.02 * rng.standard_normal((8, rows)), 1) + pattern
-    z += 0.1 * rng.standard_normal((8, rows)) + 0.05 * rng.standard_normal(rows)
-    assert learn_calendar(list(z), [times] * 8, rhythm_of(times)) == NO_EFFECTS
 
 
 @pytest.mark.slow

@@ -29,22 +29,6 @@ def test_thanksgiving_and_weekends_are_no_sessions():
         (regular_sessions("2023-01-01", "2024-06-28"), Frequency("B", nyse=True), "2024-07-01"),
         (pd.bdate_range("2023-01-02", "2024-06-28"), Frequency("B"), "2024-07-01"),
         (pd.date_range("2024-01-01", "2024-06-28"), Frequency("D"), "2024-06-29"),
-        (pd.date_range("2024-01-07", periods=30, freq="W"), Frequency("W-SUN"), "2024-08-04"),
-        (
-            pd.date_range("2024-01-31", periods=9, freq="ME"),
-            Frequency("ME"),
-            "2024-10-31",
-        ),
-        (
-            pd.date_range("2024-01-01", periods=9, freq="MS"),
-            Frequency("MS"),
-            "2024-10-01",
-        ),
-        (
-            pd.date_range("2024-03-31", periods=9, freq="QE"),
-            Frequency("QE-DEC"),
-            "2026-06-30",
-        ),
         (pd.date_range("2024-01-01", periods=48, freq="h"), Frequency("3600s"), "2024-01-03"),
     ],
 )

@@ -60,13 +60,6 @@ def test_a_season_has_the_rows_of_a_week_and_of_a_day():
     assert default_season(infer_frequency(hours)) == 11
 
 
-@pytest.mark.parametrize("share", [0.35, 0.85])
-def test_weekdays_on_which_rows_are_missing_at_random_are_not_filled(share):
-    weekdays = DAYS[OF_WEEK < 5].to_numpy("datetime64[ns]")
-    times = weekdays[np.random.default_rng(0).uniform(size=len(weekdays)) < share]
-    assert open_slots(times) == () and regular_spacing(times) == 0
-
-
 @pytest.mark.parametrize(("closed", "season"), [([6], 6), ([5, 6], 5), ([0], 6)])
 def test_holidays_are_filled_so_that_each_weekday_keeps_its_place(closed, season):
     rows = np.flatnonzero(~np.isin(OF_WEEK, closed))
