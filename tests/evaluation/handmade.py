@@ -125,7 +125,7 @@ def joined(batches: Sequence[Tables]) -> Tables:
         part, whole = Path(folder) / "part", Path(folder) / "whole"
         part.mkdir()
         whole.mkdir()
-        (part / "forecasts.parquet").touch()
+        pd.DataFrame({"y": []}).to_parquet(part / "forecasts.parquet")
         Evaluation(part, *measuring.joined(batches), summary).write()
         measuring.join_parts([part], whole, summary)
         return Tables(*(pd.read_parquet(whole / f"{name}.parquet") for name in Tables._fields))

@@ -10,18 +10,11 @@ from scipy import stats
 from forecaster.errors import UsageError
 from forecaster.evaluation import (
     ALL,
-    caveats,
-    comparison,
-    confidence_set,
-    coverage,
     differences,
     excess,
     in_volatility,
     pooled,
     relative,
-    strongest,
-    value_at_risk,
-    verdict,
     volatility,
 )
 from tests.evaluation.handmade import SERIES, evaluation, of_counts, outcomes, scores_of
@@ -79,21 +72,8 @@ def test_an_interval_holds_zero_where_the_test_does_not_reject(tmp_path):
     assert (table["low"] * table["high"] < 0).tolist() == [True, True, False, False]
 
 
-MEASURES = (relative, in_volatility, excess, differences)
-
-
-@pytest.mark.parametrize("given", [None, pd.DataFrame({"mae": [1.0]})])
-def test_only_an_evaluation_is_measured(given):
-    for show in (
-        *(lambda e, m=measure: m(e, "mae") for measure in MEASURES), comparison, confidence_set,
-        coverage, value_at_risk, volatility, verdict, caveats, strongest,
-    ):  # fmt: skip
-        with pytest.raises(UsageError, match="evaluation: expected an Evaluation, such as"):
-            show(given)
-
-
 def test_scores_and_horizons_are_those_of_the_evaluation(two_steps):
-    for measure in MEASURES:
+    for measure in (relative, in_volatility, excess, differences):
         for score in ("maee", None, "model", "horizon"):
             with pytest.raises(UsageError, match="score: expected one of crps, mae, rmse; got"):
                 measure(two_steps, cast(Any, score))

@@ -152,16 +152,9 @@ def test_networks_of_pytorch_are_compared_series_by_series(tmp_path, factor):
     scores = made.scores
     spread = scores["model"].isin(["LSTM", "PyTorch"])
     scores.loc[spread, ["crps", "mae"]] *= np.resize(steps, spread.sum())[:, None]
-    short = made
-    seconds = dataclasses.replace(made.summary.seconds, training=80.0, torch=120.0)
-    made = dataclasses.replace(made, summary=dataclasses.replace(made.summary, seconds=seconds))
     line = verdict(made)[-1]
-    # 120 s for 2, 80 s for 4
-    assert line.startswith("PyTorch: the same networks take 3.0 times as long a series")
-    assert "cannot be told apart" in line and f"{factor:.4f} times theirs" in line
-    assert verdict(short)[-1] == line.replace(
-        " take 3.0 times as long a series, on all cores, and", ""
-    )
+    assert line.startswith("PyTorch: the same networks have errors that cannot be told apart")
+    assert f"{factor:.4f} times theirs" in line
 
 
 @pytest.fixture

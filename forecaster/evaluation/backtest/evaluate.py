@@ -37,7 +37,7 @@ from forecaster.evaluation.backtest.evaluation import (
     check_folder,
     stored_schema,
 )
-from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
+from forecaster.evaluation.backtest.summary import TORCH, Provenance, Seconds, Summary
 from forecaster.evaluation.baselines import Runner, check_available, check_columns, check_torch
 from forecaster.evaluation.origins.cutoffs import usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin, write_tables
@@ -49,7 +49,6 @@ from forecaster.forecasting import (
     KEYS,
     Config,
     Method,
-    check_training,
     checked_config,
     premium_of,
     renamed_columns,
@@ -169,7 +168,6 @@ def evaluate_to_folder(
         ("callbacks", callbacks, BacktestCallbacks),
     ):  # fmt: skip
         check_type(name, value, kind, f"a {kind.__name__}")
-    check_training(options.seed, executor=executor)
     check_flag("overwrite", overwrite)
     config, folder = checked_config(config), as_folder(folder).resolve()
     check_folder(folder, overwrite=overwrite)
@@ -184,7 +182,7 @@ def evaluate_to_folder(
     )
     networks = RollingOrigin.fit(
         panel, config, windows, options.step_size, refit=options.refit, level=LEVELS,
-        seed=options.seed, executor=executor, on_progress=callbacks.training,
+        seed=options.seed, ends="common", executor=executor, on_progress=callbacks.training,
     )  # fmt: skip
     known = panel.until(panel.times[networks.cutoffs[0]])
     torch: tuple[RollingOrigin | None, dict[str, str]] = None, {}
@@ -250,7 +248,8 @@ class Forecasters:
         for origins, forecasts in self.networks.batches():
             parts = [origins.keys, forecasts, self.runner.run(origins)]
             if self.torch is not None:
-                parts.append(_as_torch(self.torch.forecasts(origins), self.model))
+                theirs = self.torch.forecasts(origins).drop(columns=FORECAST_BY, errors="ignore")
+                parts.append(theirs.rename(columns=renamed_columns(theirs, self.model, TORCH)))
             frame = pd.concat(parts, axis=1).assign(**{LATEST: origins.latest})
             if membership is not None:
                 ids, cutoffs = frame["unique_id"].to_numpy(), frame["cutoff"].to_numpy()
@@ -295,14 +294,6 @@ def by_torch(
     return RollingOrigin(both, ((trained, networks.cutoffs),), networks.level), failed
 
 
-def _as_torch(forecasts: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Rename the columns of forecasts to those of PyTorch."""
-    from forecaster.evaluation.baselines import COLUMN
-
-    forecasts = forecasts.drop(columns=FORECAST_BY, errors="ignore")  # of ours, not of PyTorch's
-    return forecasts.rename(columns=renamed_columns(forecasts, model, COLUMN))
-
-
 _KEY = "key"
 _NO_TABLES = Tables(
     pd.DataFrame({"unique_id": [], "model": []}), pd.DataFrame(), pd.DataFrame()
@@ -329,12 +320,33 @@ def measure_part(
 
     Returns the summary of the part. Raises WriteError when it cannot be written.
     """
-    batches = [_NO_TABLES]
+    import pyarrow as pa
+
+    networks, batches = forecasters.networks, list[Tables]()
+    first, number = networks.panel.times[networks.cutoffs[0]], number_type(networks.panel)
+
+    def made() -> Iterator[pa.Table]:
+        done = 0
+        for panel, frame in forecasters.forecasts(options.membership):
+            done += len(panel.ids)
+            if frame.empty:
+                continue
+            tables = Tables.of_batch(
+                frame, panel, forecasters.model, options.step_size, first, season
+            )
+            batches.append(tables)
+            if on_forecast:
+                on_forecast(done, len(networks.panel.ids))
+            stored = frame.drop(columns=LATEST)
+            numbers = stored.columns[len(KEYS) :].drop(FORECAST_BY, errors="ignore")
+            stored = stored.astype(dict.fromkeys(numbers, number))
+            stored = stored if own is None else own.restored(stored)
+            yield pa.Table.from_pandas(stored, preserve_index=False)
+
     with atomic.write_folder(folder, replace=True) as temporary:
-        made = _forecast(batches, forecasters, options, season, own, on_forecast)
-        write_tables(temporary / FORECASTS, made)
-        tables = joined(batches[1:] or batches)
-        summary = _summarise(forecasters, options, tables, own_ends=own is not None)
+        write_tables(temporary / FORECASTS, made())
+        tables = joined(batches or [_NO_TABLES])
+        summary = _summarise(forecasters, options, tables.scores, own)
         Evaluation(temporary, *tables, summary).write()
         (temporary / _KEY).write_text(key)
     return summary
@@ -352,37 +364,8 @@ def read_part(folder: Path, key: str) -> Summary | None:
     return Summary.read(folder / SUMMARY)
 
 
-def _forecast(
-    batches: list[Tables],
-    forecasters: Forecasters,
-    options: BacktestOptions,
-    season: int,
-    own: OwnEnds | None,
-    on_forecast: Callable[[int, int], None] | None,
-) -> Iterator["pa.Table"]:
-    """Yield the forecasts of series batch by batch; add the tables of each batch to ``batches``."""
-    import pyarrow as pa
-
-    whole, done = forecasters.networks.panel, 0
-    first, number = whole.times[forecasters.networks.cutoffs[0]], number_type(whole)
-    for panel, frame in forecasters.forecasts(options.membership):
-        done += len(panel.ids)
-        if frame.empty:
-            continue
-        batches.append(
-            Tables.of_batch(frame, panel, forecasters.model, options.step_size, first, season)
-        )
-        if on_forecast:
-            on_forecast(done, len(whole.ids))
-        stored = frame.drop(columns=LATEST)
-        numbers = stored.columns[len(KEYS) :].drop(FORECAST_BY, errors="ignore")
-        stored = stored.astype(dict.fromkeys(numbers, number))
-        stored = stored if own is None else own.restored(stored)
-        yield pa.Table.from_pandas(stored, preserve_index=False)
-
-
 def _summarise(
-    forecasters: Forecasters, options: BacktestOptions, tables: Tables, *, own_ends: bool
+    forecasters: Forecasters, options: BacktestOptions, scores: pd.DataFrame, own: OwnEnds | None
 ) -> Summary:
     """Return the summary of a part, without the fields that depend on all parts."""
     networks, torch, runner = forecasters.networks, forecasters.torch, forecasters.runner
@@ -390,11 +373,11 @@ def _summarise(
     first, last = show_time(cutoffs[0]), show_time(cutoffs[-1])
     # Series without scores are not observed at and after a cutoff, or are no members then.
     kind = Kind.NO_SCORES if options.membership is None else Kind.NO_SCORES_AS_MEMBER
-    without = sorted({*panel.ids} - {*tables.scores["unique_id"]})
+    without = sorted({*panel.ids} - {*scores["unique_id"]})
     unscored = Skipped(kind, first=first, last=last)
     methods = Counter[str]()
-    if FORECAST_BY in tables.scores:
-        methods.update(tables.scores.drop_duplicates("unique_id")[FORECAST_BY])
+    if FORECAST_BY in scores:
+        methods.update(scores.drop_duplicates("unique_id")[FORECAST_BY])
     failed = {
         forecasters.model: {name: str(why) for name, why in networks.lost.items()},
         **runner.failed,
@@ -402,8 +385,8 @@ def _summarise(
     }
     return Summary(
         model=forecasters.model,
-        models=tuple(dict.fromkeys(tables.scores["model"])),
-        series=int(tables.scores["unique_id"].nunique()),
+        models=tuple(dict.fromkeys(scores["model"])),
+        series=int(scores["unique_id"].nunique()),
         cutoffs=len(cutoffs),
         step_size=options.step_size,
         horizon=networks.config.horizon,
@@ -419,14 +402,11 @@ def _summarise(
         skipped={**panel.skipped, **{name: networks.lost.get(name, unscored) for name in without}},
         failed={name: reasons for name, reasons in failed.items() if reasons},
         membership=options.membership is not None,
-        own_ends=own_ends or None,
+        own_ends=True if own else None,
         torch_series=len(torch.panel.ids) if torch is not None else None,
         seconds=Seconds(
-            training=0.0,
-            fitting=0.0,
             torch=round(torch.parts[0][0].provenance["training_seconds"], 2) if torch else None,
             baselines={name: round(s, 2) for name, s in runner.seconds.items()},
-            all=0.0,
         ),
         provenance=Provenance(),
         forecast_by={method.value: methods[method] for method in Method if methods[method]},
@@ -434,31 +414,30 @@ def _summarise(
     )
 
 
-def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary:
+def summary_of_parts(parts: Sequence[Summary], **changes: object) -> Summary:
     """Return the summary of all parts together; ``changes``: fields that no single part knows.
 
     Raises DataError where no part has a forecast.
     """
-    full = [summary for summary in summaries if summary.series]
+    full = [part for part in parts if part.series]
     if not full:
         raise DataError("no series belonged to the universe at any cutoff; look at its file")
     failed: dict[str, dict[str, str]] = {}
     methods, by_last_value = Counter[str](), Counter[str]()
-    for part in summaries:
+    for part in parts:
         for name, reasons in part.failed.items():
             failed.setdefault(name, {}).update(reasons)
         methods.update(part.forecast_by)
         by_last_value.update(part.by_last_value)
-    together = dataclasses.replace(
-        full[0],
-        models=tuple(dict.fromkeys(name for part in full for name in part.models)),
-        series=sum(part.series for part in full),
-        skipped={name: why for part in summaries for name, why in part.skipped.items()},
-        failed=failed,
-        forecast_by=dict(methods),
-        by_last_value=dict(by_last_value),
-    )
-    return dataclasses.replace(together, **changes)  # pyright: ignore[reportArgumentType]
+    fields = {
+        "models": tuple(dict.fromkeys(name for part in full for name in part.models)),
+        "series": sum(part.series for part in full),
+        "skipped": {name: why for part in parts for name, why in part.skipped.items()},
+        "failed": failed,
+        "forecast_by": dict(methods),
+        "by_last_value": dict(by_last_value),
+    }
+    return dataclasses.replace(full[0], **(fields | changes))  # pyright: ignore[reportArgumentType]
 
 
 def join_parts(parts: Sequence[Path], folder: Path, summary: Summary) -> None:
@@ -469,13 +448,10 @@ def join_parts(parts: Sequence[Path], folder: Path, summary: Summary) -> None:
     """
     import pyarrow as pa
 
-    if len(parts) == 1:
-        shutil.copyfile(parts[0] / FORECASTS, folder / FORECASTS)
-    else:
-        groups = (group for part in parts for group in parquet_groups(part / FORECASTS))
-        schemas = [stored_schema(part / FORECASTS) for part in parts]
-        widest = pa.unify_schemas(schemas, promote_options="permissive")  # see `number_type`
-        write_tables(folder / FORECASTS, groups, widest)
+    groups = (group for part in parts for group in parquet_groups(part / FORECASTS))
+    schemas = [stored_schema(part / FORECASTS) for part in parts]
+    widest = pa.unify_schemas(schemas, promote_options="permissive")  # see `number_type`
+    write_tables(folder / FORECASTS, groups, widest)
     write_tables(folder / SCORES, (read_parquet_file(part / SCORES) for part in parts))
     write_tables(folder / TESTS, _adjusted(parts))
     daily = pd.concat([read_parquet_file(part / DAILY).to_pandas() for part in parts])

@@ -18,7 +18,6 @@ from pandas.api import types
 from forecaster.errors import (
     DataError,
     UsageError,
-    check_type,
     check_whole,
     listed,
     printable,
@@ -27,7 +26,7 @@ from forecaster.errors import (
 from forecaster.evaluation.backtest.summary import Summary
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.scores import DRIFTLESS
-from forecaster.evaluation.scores.tables import ALL
+from forecaster.evaluation.scores.tables import ALL, SeriesTest
 from forecaster.files import open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import FORECAST_BY, KEYS
 from forecaster.series import as_html, as_text, names_in_short
@@ -42,10 +41,6 @@ _HOLDS = {
 }
 """What the columns hold that are never empty; all others hold numbers."""
 _DTYPES = {"times": "Miu", "whole numbers": "iu", "numbers": "biuf"}
-_OF_TESTS = (
-    "unique_id", "horizon", "test", "model", "value", "statistic", "p_value", "p_adjusted",
-    "difference", "degrees",
-)  # fmt: skip
 _LEVELLED = re.compile(r"(pinball|coverage|width|winkler|fz0)-(?!\d+(\.\d+)?(e-\d+)?$)")
 
 
@@ -59,7 +54,7 @@ def check_tables(
     """
     keys = ["unique_id", "horizon", "model"]
     check_table("scores", scores, [*keys, "mae", "rmse"], keys)
-    check_table("tests", tests, _OF_TESTS, [*keys, "test"])
+    check_table("tests", tests, [*SeriesTest._fields, "p_adjusted"], [*keys, "test"])
     known = {"mae", "crps"} & set(scores)
     check_table("daily", daily, ["cutoff", "model", *known], ["cutoff", "model"])
     if NAIVE not in set(daily["model"]):
@@ -77,16 +72,6 @@ def check_tables(
         raise ValueError(f"scores: column {wrong[0]!r}: expected a number after the first hyphen")
     if wrong := sorted(set(scores["model"]) ^ set(summary.models)):
         raise ValueError(f"scores: model {wrong[0]!r}: is only in the scores or in the summary")
-
-
-def check_forecasts(frame: pd.DataFrame, columns: Iterable[str]) -> None:
-    """Raise ValueError unless these columns of the forecasts are there, with their types."""
-    check_table("forecasts", frame, [*KEYS, *columns])
-    if types.is_integer_dtype(frame["ds"]) != types.is_integer_dtype(frame["cutoff"]):
-        raise ValueError(
-            f"forecasts: column 'cutoff': expected times like those of 'ds' ({frame['ds'].dtype}); "
-            f"got {frame['cutoff'].dtype}"
-        )
 
 
 def check_table(
@@ -117,7 +102,10 @@ SCORES, TESTS, DAILY, SUMMARY = (
     "scores.parquet", "tests.parquet", "daily.parquet", "summary.json",
 )  # fmt: skip
 _ENOUGH = 0.9  # of the series must have ratios of errors, for means of these to be quoted
-_QUOTED = ("coverage-80", "coverage-95")
+_QUOTED = {
+    "unique_id", "horizon", "model", "mae", "crps", DRIFTLESS, "rmse", "coverage-80", "coverage-95",
+}  # fmt: skip
+"""The columns of scores that sentences quote."""
 _BYTES = {SCORES: 500, TESTS: 250, FORECASTS: 100}  # bytes of memory for a row while a page is made
 _REQUIRED = {FORECASTS, SCORES, TESTS, DAILY, SUMMARY}
 _ADDED = {"figures", "report.html", "comparison.csv", "coverage.csv", "groups.csv"}
@@ -166,13 +154,12 @@ class Evaluation:
         Raises UsageError when there is none, DataError when it cannot be read.
         """
         try:
-            summary = Summary.read(folder / SUMMARY)
+            summary, quoted = Summary.read(folder / SUMMARY), None
             if in_short:
-                scores = _read(folder / SCORES, _quoted_columns(folder / SCORES))
-                tests = _together(folder / TESTS)
-            else:
-                scores, tests = (_read(folder / name) for name in (SCORES, TESTS))
-            daily = _read(folder / DAILY)
+                names = stored_schema(folder / SCORES).names
+                quoted = [name for name in names if name in _QUOTED]
+            scores, daily = _read(folder / SCORES, quoted), _read(folder / DAILY)
+            tests = _together(folder / TESTS) if in_short else _read(folder / TESTS)
             check_tables(scores, tests, daily, summary)
         except FileNotFoundError as error:
             raise UsageError(
@@ -257,9 +244,11 @@ class Evaluation:
         known, empty = set(self.scores["unique_id"]), True
         with self._read_forecasts():
             for table in parquet_groups(self.folder / FORECASTS, [*KEYS, *columns]):
-                check_forecasts(part := table.to_pandas(), columns)
+                check_table("forecasts", part := table.to_pandas(), [*KEYS, *columns])
                 if unknown := set(part["unique_id"]) - known:
                     raise ValueError(f"{listed(unknown)}: forecasts of a series without scores")
+                if len({part[name].dtype.kind == "M" for name in ("ds", "cutoff")}) > 1:
+                    raise ValueError("column 'cutoff': expected times like those of 'ds'")
                 if len(part):
                     empty = False
                     yield part
@@ -278,39 +267,27 @@ class Evaluation:
             ) from error
 
 
-def check_evaluation(evaluation: object) -> None:
-    """Raise UsageError for anything but an evaluation."""
-    expected = "an Evaluation, such as Evaluation.read(folder) returns"
-    check_type("evaluation", evaluation, Evaluation, expected)
-
-
-def check_horizon(evaluation: Evaluation, horizon: object) -> None:
-    """Raise UsageError unless it is an evaluation with this horizon, or :data:`ALL`."""
-    check_evaluation(evaluation)
+def check_asked(evaluation: Evaluation, horizon: object, *scores: object) -> None:
+    """Raise UsageError unless an evaluation has this horizon, or it is :data:`ALL`, and scores."""
     check_whole("horizon", horizon, ALL)
     last = int(evaluation.scores["horizon"].max())
     if horizon not in (ALL, *evaluation.scores["horizon"].unique()):
         raise wrong_argument("horizon", horizon, f"1 to {last}, or {ALL} for all of them")
-
-
-def check_score(evaluation: Evaluation, score: object, horizon: object = ALL) -> None:
-    """Raise UsageError unless it is an evaluation with this score and horizon."""
-    check_horizon(evaluation, horizon)
     numbers = evaluation.scores.drop(columns="horizon").select_dtypes("number").columns
-    if not isinstance(score, str) or score not in numbers:
-        raise wrong_argument("score", score, f"one of {listed(numbers)}")
+    for score in scores:
+        if not isinstance(score, str) or score not in numbers:
+            raise wrong_argument("score", score, f"one of {listed(numbers)}")
 
 
 def bytes_of_tables(folder: Path) -> int:
     """Estimate the bytes of memory that the tables of an evaluation take while a page is made."""
-    return sum(_rows(folder / name) * each for name, each in _BYTES.items())
-
-
-def _rows(path: Path) -> int:
     import pyarrow.parquet as pq
 
-    with open_for_arrow(path) as file:
-        return pq.read_metadata(file).num_rows
+    total = 0
+    for name, each in _BYTES.items():
+        with open_for_arrow(folder / name) as file:
+            total += pq.read_metadata(file).num_rows * each
+    return total
 
 
 def stored_schema(path: Path) -> "pa.Schema":
@@ -319,12 +296,6 @@ def stored_schema(path: Path) -> "pa.Schema":
 
     with open_for_arrow(path) as file:
         return pq.read_schema(file)
-
-
-def _quoted_columns(path: Path) -> list[str]:
-    """Return the columns of scores that sentences quote."""
-    kept = {"unique_id", "horizon", "model", "mae", "crps", DRIFTLESS, "rmse"}
-    return [name for name in stored_schema(path).names if name in kept or name in _QUOTED]
 
 
 def _read(path: Path, columns: list[str] | None = None) -> pd.DataFrame:

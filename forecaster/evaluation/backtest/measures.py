@@ -1,7 +1,7 @@
 """Compare errors across series: relative to "unchanged", in volatilities, or in pairs of models.
 
-A horizon of :data:`ALL` means the mean over all horizons. All functions raise UsageError for
-anything but an evaluation, and for a score or a horizon that it does not have.
+A horizon of :data:`ALL` means the mean over all horizons. All functions raise UsageError for a
+score or a horizon that the evaluation does not have.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster.evaluation.backtest.evaluation import Evaluation, check_evaluation, check_score
+from forecaster.evaluation.backtest.evaluation import Evaluation, check_asked
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.tables import ALL
 
@@ -27,12 +27,16 @@ class Together(NamedTuple):
     series: pd.Series
 
 
-def relative(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
-    """Return a score relative to that of "unchanged" at the same horizon.
+def relative(
+    evaluation: Evaluation, score: str, horizon: int = ALL, other: str = NAIVE
+) -> pd.DataFrame:
+    """Return a score relative to that of another model, "unchanged", at the same horizon.
 
     The table has a row per series and a column per model.
     """
-    return _relative(evaluation, score, NAIVE, horizon)
+    table = _by_horizon(evaluation, score, horizon)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _mean(table.div(table[other], axis=0), evaluation)
 
 
 def in_volatility(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
@@ -40,7 +44,6 @@ def in_volatility(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.
 
     The table has a row per series and a column per model.
     """
-    check_score(evaluation, score, horizon)
     table = _by_horizon(evaluation, score, horizon)
     unit = volatility(evaluation).reindex(table.index.get_level_values("unique_id")).to_numpy()
     return _mean(table.div(unit, axis=0), evaluation)
@@ -52,7 +55,6 @@ def excess(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFra
     It is for scores of which only differences say something, such as ``qlike``. The table has a row
     per series and a column per model.
     """
-    check_score(evaluation, score, horizon)
     table = _by_horizon(evaluation, score, horizon)
     return _mean(table.sub(table[NAIVE], axis=0), evaluation)
 
@@ -65,16 +67,10 @@ MEASURES: Mapping[str, Callable[[Evaluation, str, int], pd.DataFrame]] = {
 
 def volatility(evaluation: Evaluation) -> pd.Series:
     """Return the root mean squared one-step change of each series at the evaluation's cutoffs."""
-    check_evaluation(evaluation)
     scores = evaluation.scores
     naive = scores[(scores["model"] == NAIVE) & (scores["horizon"] == 1)]
     size = naive.set_index("unique_id")["rmse"]
     return size.where(size > 0)
-
-
-def ratios(evaluation: Evaluation, score: str, other: str, horizon: int = ALL) -> pd.Series:
-    """Return our score of each series relative to another model's, at the same horizons."""
-    return _relative(evaluation, score, other, horizon)[evaluation.model]
 
 
 def totals(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
@@ -82,7 +78,6 @@ def totals(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFra
 
     The table has a row per series and a column per model; NaN where a score is missing.
     """
-    check_score(evaluation, score, horizon)
     groups = _by_horizon(evaluation, score, horizon).groupby(level="unique_id")
     sums = groups.sum().where(groups.count() == groups.size().to_numpy()[:, None])
     return sums.reindex(evaluation.scores["unique_id"].unique())
@@ -101,7 +96,7 @@ def comparable(
     """Return the rows of series that :func:`pooled` takes: sums of a score, or ratios of it."""
     if evaluation.summed:
         return totals(evaluation, score, horizon)
-    return _relative(evaluation, score, other, horizon)
+    return relative(evaluation, score, horizon, other)
 
 
 def pooled(evaluation: Evaluation, table: pd.DataFrame, other: str = NAIVE) -> Together:
@@ -127,7 +122,7 @@ def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.Da
     """
     from scipy import stats
 
-    check_score(evaluation, score, horizon)
+    check_asked(evaluation, horizon, score)
     tests = tests_at(evaluation, horizon)
     tests = tests[tests["test"] == f"{score}_against"]
     quantile = stats.t.ppf(0.975, tests["degrees"])
@@ -144,15 +139,8 @@ def tests_at(evaluation: Evaluation, horizon: int) -> pd.DataFrame:
     return tests[tests["test"].str.endswith("_against") & (tests["horizon"] == horizon)]
 
 
-def _relative(evaluation: Evaluation, score: str, other: str, horizon: int) -> pd.DataFrame:
-    """Return a score relative to that of ``other`` at the same horizon, by series and model."""
-    check_score(evaluation, score, horizon)
-    table = _by_horizon(evaluation, score, horizon)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return _mean(table.div(table[other], axis=0), evaluation)
-
-
 def _by_horizon(evaluation: Evaluation, score: str, horizon: int) -> pd.DataFrame:
+    check_asked(evaluation, horizon, score)
     scores = evaluation.scores
     if horizon != ALL:
         scores = scores[scores["horizon"] == horizon]

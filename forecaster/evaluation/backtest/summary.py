@@ -22,6 +22,8 @@ from forecaster.forecasting import Config, Method, counted
 
 SIMULATED = "simulated"
 """The name of the source of invented prices."""
+TORCH = "PyTorch"
+"""The column of the networks that PyTorch trained."""
 
 _MOST_REASON = 500  # characters
 _MOST = 2**31 - 1  # of anything that is counted
@@ -71,11 +73,11 @@ class Seconds:
     - ``all``: the whole evaluation, in wall-clock time
     """
 
-    training: float
-    fitting: float
+    training: float = 0.0
+    fitting: float = 0.0
     torch: float | None = None
-    baselines: Mapping[str, float]
-    all: float
+    baselines: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    all: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,7 +161,7 @@ class Summary:
     @property
     def has_torch(self) -> bool:
         """Whether networks trained by PyTorch were scored."""
-        return "PyTorch" in self.models
+        return TORCH in self.models
 
     def __post_init__(self) -> None:
         """Raise ValueError for a number that no evaluation has, and a model without scores."""

@@ -6,14 +6,9 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import listed
-from forecaster.evaluation.backtest.evaluation import Evaluation, check_evaluation, check_horizon
-from forecaster.evaluation.backtest.measures import (
-    ratios,
-    relative,
-    tests_at,
-    together,
-    totals,
-)
+from forecaster.evaluation.backtest.evaluation import Evaluation, check_asked
+from forecaster.evaluation.backtest.measures import relative, tests_at, together, totals
+from forecaster.evaluation.backtest.summary import TORCH
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.confidence import p_values_of_set
 from forecaster.evaluation.scores.scores import DRIFTLESS
@@ -26,9 +21,6 @@ SUSPICIOUS = 0.97
 """Share of the naive error below which forecasts of daily prices are too good to be true."""
 QUOTED_LEVELS = (80, 95)
 """The bands that sentences and tables quote, in percent."""
-_SHORT = 60.0  # seconds of training, most of which is compiling
-TORCH = "PyTorch"
-"""The column of the networks that PyTorch trained."""
 
 
 class Comparison(NamedTuple):
@@ -87,7 +79,6 @@ def verdict(evaluation: Evaluation) -> list[str]:
     They name the data, and judge point forecasts, whole distributions, bands, and the networks that
     PyTorch trained or, where there are none, the series on which ours do best and worst.
     """
-    check_evaluation(evaluation)
     return [
         _what_was_forecast(evaluation),
         _points_in_words(evaluation),
@@ -99,7 +90,6 @@ def verdict(evaluation: Evaluation) -> list[str]:
 
 def caveats(evaluation: Evaluation) -> list[str]:
     """Return what to warn of beside the verdict: failures, too few cutoffs, errors too small."""
-    check_evaluation(evaluation)
     summary = evaluation.summary
     lines = [
         f"{baseline} failed on {len(failed)} series, which are not compared with it."
@@ -140,7 +130,6 @@ def lack_of_tests(evaluation: Evaluation, horizon: int = ALL) -> str | None:
 
     It is about the number of cutoffs of the evaluation; a series may have fewer.
     """
-    check_evaluation(evaluation)
     summary = evaluation.summary
     steps = summary.horizon if horizon == ALL else horizon
     needed = fewest_cutoffs(lags_of(steps, summary.step_size))
@@ -177,7 +166,7 @@ def strongest(evaluation: Evaluation) -> str | None:
 
 def compared(evaluation: Evaluation, horizon: int = ALL) -> dict[tuple[str, str], Comparison]:
     """Return the rows of :func:`comparison` by score and model."""
-    check_horizon(evaluation, horizon)
+    check_asked(evaluation, horizon)
     known, ours, rows_of = set(evaluation.scores["model"]), evaluation.model, {}
     for (test, name), rows in tests_at(evaluation, horizon).groupby(["test", "model"], sort=False):
         score, model = str(test).removesuffix("_against"), str(name)
@@ -186,7 +175,7 @@ def compared(evaluation: Evaluation, horizon: int = ALL) -> dict[tuple[str, str]
             continue  # it failed on all series
         moved = np.nan
         if score == "crps" and DRIFTLESS in evaluation.scores:
-            moved = float(ratios(evaluation, DRIFTLESS, model, horizon).mean())
+            moved = relative(evaluation, DRIFTLESS, horizon, model)[ours].mean()
         significant = rows["p_adjusted"] < ALPHA
         sums = totals(evaluation, score, horizon).reindex(rows["unique_id"])
         whole = together(evaluation, score, model, horizon)
@@ -195,15 +184,15 @@ def compared(evaluation: Evaluation, horizon: int = ALL) -> dict[tuple[str, str]
             score=score,
             model=model,
             series=len(rows),
-            ratio=float(whole.ratio[ours]),
-            median_ratio=float(ratios(evaluation, score, model, horizon).median()),
+            ratio=whole.ratio[ours],
+            median_ratio=relative(evaluation, score, horizon, model)[ours].median(),
             better=better,
             significantly_better=(significant & (rows["value"] == 1)).mean(),
             significantly_worse=(significant & (rows["value"] == 0)).mean(),
             known=rows["p_value"].notna().mean(),
             driftless=moved,
             compared=int(whole.series[ours]),
-            equal=float((sums[ours] == sums[model]).mean()),
+            equal=(sums[ours] == sums[model]).mean(),
             summed=evaluation.summed,
         )
     return rows_of
@@ -211,7 +200,6 @@ def compared(evaluation: Evaluation, horizon: int = ALL) -> dict[tuple[str, str]
 
 def coverage(evaluation: Evaluation) -> pd.DataFrame:
     """Return the mean share of outcomes inside the bands: ``model, horizon, level, held``."""
-    check_evaluation(evaluation)
     scores = evaluation.scores
     columns = [name for name in scores if str(name).startswith("coverage-")]
     means = scores.groupby(["model", "horizon"], sort=False)[columns].mean().reset_index()
@@ -226,15 +214,14 @@ def value_at_risk(evaluation: Evaluation) -> pd.DataFrame:
     - ``exceeded``: the share of outcomes below the value at risk, mean over series
     - ``kupiec``, ``christoffersen``: the share of series on which the test rejects
     """
-    check_evaluation(evaluation)
     tests = evaluation.tests
     tests = tests[tests["test"].str.startswith(("kupiec-", "christoffersen-"))]
-    name, probability = (tests["test"].str.split("-", n=1).str[part] for part in (0, 1))
-    tests = tests.assign(name=name, probability=probability.astype(float))
-    tests["rejected"] = (tests["p_adjusted"] < ALPHA).where(tests["p_value"].notna())
+    tests = tests.assign(rejected=(tests["p_adjusted"] < ALPHA).where(tests["p_value"].notna()))
+    tests[["name", "probability"]] = tests["test"].str.split("-", n=1, expand=True)
+    tests = tests.astype({"probability": float, "rejected": float})
     by = ["probability", "model"]
     shares = tests[tests["name"] == "kupiec"].groupby(by, sort=False)["value"].mean()
-    rejected = tests.astype({"rejected": float}).pivot_table(
+    rejected = tests.pivot_table(
         index=by, columns="name", values="rejected", sort=False, dropna=False
     )
     return shares.rename("exceeded").to_frame().join(rejected).reset_index()
@@ -250,7 +237,6 @@ def confidence_set(evaluation: Evaluation) -> pd.DataFrame:
       compared, and gets NaN too
     - ``kept``: whether the model is in the set that contains the best one with 95 % probability
     """
-    check_evaluation(evaluation)
     score, summary = evaluation.sharpest_score, evaluation.summary
     known = evaluation.scores.groupby("model")[score].count()
     whole = [name for name in summary.models if known.get(name) == known[summary.model]]
@@ -363,7 +349,7 @@ def _torch_in_words(evaluation: Evaluation) -> str | None:
     alike = config.start == "independent" and config.members == 1
     kind = "the same networks" if alike else "networks of the same kind, one for each series,"
     return (
-        f"PyTorch: {kind}{_torch_times(evaluation)} have errors that "
+        f"PyTorch: {kind} have errors that "
         f"{_same_distribution(evaluation)}; ours are "
         f"{beside.ratio:.4f} times theirs, {beside.shares}."
     )
@@ -397,16 +383,3 @@ def _ends_in_words(evaluation: Evaluation) -> str:
         f"{ours.iloc[0]:.3f}) and worst on {ours.index[-1]} ({ours.iloc[-1]:.3f}); {of} "
         f"are below {ours.median():.3f}."
     )
-
-
-def _torch_times(evaluation: Evaluation) -> str:
-    """Return how much longer PyTorch trains a network than we do, in words.
-
-    Empty where either takes less than a minute, since that is mostly compiling.
-    """
-    summary = evaluation.summary
-    ours, torch = summary.seconds.training, summary.seconds.torch or 0.0
-    if min(ours, torch) < _SHORT:
-        return ""
-    times = torch / max(1, summary.torch_series or 0) / (ours / max(1, summary.series))
-    return f" take {times:.1f} times as long a series, on all cores, and"

@@ -6,5 +6,4 @@ from .runner import check_torch as check_torch
 from .runner import forecast as forecast
 from .simple import Job as Job
 from .simple import naive as naive
-from .torch_lstm import COLUMN as COLUMN
 from .torch_lstm import fit_by_torch as fit_by_torch

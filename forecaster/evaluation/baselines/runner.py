@@ -122,6 +122,8 @@ def forecast(
 
     Raises UsageError for an unknown baseline, or one whose library is not installed.
     """
+    check_available([name])
+    check_columns([name], panel.channels)
     positions = np.flatnonzero(np.isin(panel.times, np.asarray(cutoffs, panel.times.dtype)))
     known = panel
     if len(positions):  # leave out the rows that networks do not learn from
@@ -138,7 +140,7 @@ def forecast(
 class Runner:
     """Makes the forecasts of some baselines.
 
-    - ``names``: names of :data:`BASELINES`
+    - ``names``: names of :data:`BASELINES`, each once, that are available here
     - ``horizon``, ``level``: horizon of the forecasts, and levels of their bands in percent
     - ``panel``: its frequency decides the length of a season; where times are whole numbers, the
       shortest season of each series counts
@@ -163,19 +165,15 @@ class Runner:
         executor: swarm.Executor | None = None,
         premium: float | None = None,
     ):
-        check_available(names)
-        check_columns(names, panel.channels)
-        names = list(dict.fromkeys(names))
         self.baselines = [BASELINES[name] for name in names]
         self.failed: dict[str, dict[str, str]] = {name: {} for name in names}
         self.by_last_value: dict[str, dict[str, int]] = {name: {} for name in names}
         self.seconds: dict[str, float] = dict.fromkeys(names, 0.0)
         self._horizon, self._levels = horizon, check_levels(level)
         self._quantiles = quantiles_of(self._levels)
-        frequency = panel.frequency
-        sought = season is None and frequency.alias == "step"
-        given = min(np.atleast_1d(season)) if season is not None else default_season(frequency)
-        self._season = None if sought else int(given)
+        self._season = None if season is None else int(np.min(season))
+        if season is None and panel.frequency.alias != "step":
+            self._season = default_season(panel.frequency)
         self._premium, self._executor = premium, executor
 
     def run(self, origins: Origins) -> pd.DataFrame:
@@ -226,14 +224,12 @@ class Runner:
         first = origins.histories.first[row]
         y = origins.histories.values[row, first:, target]
         steps = np.unique(origins.step[origins.row == row]) - first
-        season = self._season
-        if season is None:  # detected in the data known at the first origin
-            season = min(find_seasons(y[: steps[0] + 1]), default=1)
-        known, drift = y[: steps[0] + 1], None
+        known, season, drift, variance = y[: steps[0] + 1], self._season, None, None
+        if season is None:
+            season = min(find_seasons(known), default=1)
         if self._premium is not None and logarithmic(known):
             positions = origins.histories.positions[row, first : first + len(known)]
             drift = change_of(known, origins.panel.times[positions], self._premium).expected
-        variance = None
         if baseline.ranges:
             columns = [origins.panel.channels.index(name) for name in COLUMNS]
             variance = session_variance(y, origins.histories.values[row, first:, columns])
@@ -287,25 +283,10 @@ def throughout(
     most = 1 if baseline.library else 2
     pieces = [(row, piece) for row, job in jobs.items() for piece in _pieces(job)[:most]]
     made: dict[int, list[Result]] = {row: [] for row in jobs}
-    for (row, _), result in zip(pieces, _made(baseline, pieces, executor), strict=True):
+    results = _made(baseline, [piece for _, piece in pieces], executor)
+    for (row, _), result in zip(pieces, results, strict=True):
         made[row].append(result)
-    results = {row: _joined(job, made[row]) for row, job in jobs.items()}
-    if baseline.library or baseline.name == "naive":
-        return results
-    gaps = {
-        row: jobs[row]
-        for row, result in results.items()
-        if result.forecasts is not None and np.isnan(result.forecasts).any()
-    }
-    for row, naive in throughout(BASELINES["naive"], gaps).items():
-        own, instead = results[row].forecasts, naive.forecasts
-        if own is not None and instead is not None:
-            missing = np.isnan(own).any((1, 2), keepdims=True)
-            filled = _joined(jobs[row], [Result(np.where(missing, instead, own))])
-            results[row] = filled._replace(
-                seconds=results[row].seconds, by_last_value=int(missing.sum())
-            )
-    return results
+    return {row: _whole(baseline, job, made[row]) for row, job in jobs.items()}
 
 
 def _pieces(job: Job) -> list[Job]:
@@ -324,26 +305,23 @@ def _pieces(job: Job) -> list[Job]:
     return [first] if before.all() else [first, rest]
 
 
-def _made(
-    baseline: Baseline, pieces: Sequence[tuple[int, Job]], executor: swarm.Executor | None
-) -> list[Result]:
-    """Forecast each piece; a baseline that takes all at once takes an equal share of the time."""
-    results: dict[int, Result] = {}
-    if not baseline.together:
-        workers = executor if executor is not None and baseline.slow else swarm.Local()
-        numbered = [(number, piece) for number, (_, piece) in enumerate(pieces)]
-        with contextlib.closing(workers.run(_alone, baseline, numbered, per_core=True)) as run:
-            for (number, _), made in run:
-                lost = isinstance(made, swarm.Failed)
-                results[number] = Result(None, made.reason) if lost else made
-    elif pieces:
+def _made(baseline: Baseline, jobs: Sequence[Job], executor: swarm.Executor | None) -> list[Result]:
+    """Forecast each job; a baseline that takes all at once takes an equal share of the time."""
+    if baseline.together:
         began = time.perf_counter()
         with np.errstate(over="ignore"):
-            forecasts = baseline.load()([piece for _, piece in pieces])
-        seconds = (time.perf_counter() - began) / len(pieces)
-        for number, made in enumerate(forecasts):
-            results[number] = _result(baseline, made, pieces[number][1], seconds)
-    return [results[number] for number in range(len(pieces))]
+            forecasts = baseline.load()(jobs) if jobs else []
+        seconds = (time.perf_counter() - began) / max(1, len(jobs))
+        each = zip(forecasts, jobs, strict=True)
+        return [_result(baseline, made, job, seconds) for made, job in each]
+    results: dict[int, Result] = {}
+    workers = executor if executor is not None and baseline.slow else swarm.Local()
+    numbered = list(enumerate(jobs))
+    with contextlib.closing(workers.run(_alone, baseline, numbered, per_core=True)) as run:
+        for (number, _), made in run:
+            lost = isinstance(made, swarm.Failed)
+            results[number] = Result(None, made.reason) if lost else made
+    return [results[number] for number in range(len(jobs))]
 
 
 def _alone(baseline: Baseline, numbered: tuple[int, Job]) -> Result:
@@ -353,9 +331,13 @@ def _alone(baseline: Baseline, numbered: tuple[int, Job]) -> Result:
         with np.errstate(over="ignore"):
             forecasts = np.asarray(baseline.load()(job), np.float64)
     except Exception as error:
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        return Result(None, reason, time.perf_counter() - began)
+        return Result(None, reason_of(error), time.perf_counter() - began)
     return _result(baseline, forecasts, job, time.perf_counter() - began)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the kind of an error, and the first line of its message."""
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
 def _result(baseline: Baseline, forecasts: np.ndarray, job: Job, seconds: float) -> Result:
@@ -374,13 +356,19 @@ def _result(baseline: Baseline, forecasts: np.ndarray, job: Job, seconds: float)
     return Result(forecasts, seconds=seconds)
 
 
-def _joined(job: Job, results: Sequence[Result]) -> Result:
-    """Return the result of a job from those of its pieces, NaN for a later one that is missing."""
+def _whole(baseline: Baseline, job: Job, results: Sequence[Result]) -> Result:
+    """Return the result of a job from those of its pieces, and the last value where it may."""
     if results[0].forecasts is None:
         return results[0]
     there = np.concatenate([each.forecasts for each in results if each.forecasts is not None])
     forecasts = np.full((len(job.origins), *there.shape[1:]), np.nan)
     forecasts[: len(there)] = there
-    count = int(np.isnan(forecasts).any((1, 2)).sum())
-    reason = f"no forecasts from {count} of {len(forecasts)} cutoffs" if count else ""
-    return Result(forecasts, reason, sum(each.seconds for each in results))
+    missing, by_last_value = np.isnan(forecasts).any((1, 2)), 0
+    if missing.any() and not baseline.library and baseline.name != "naive":
+        naive = throughout(BASELINES["naive"], {0: job})[0].forecasts
+        if naive is not None:
+            forecasts[missing], by_last_value = naive[missing], int(missing.sum())
+            missing = np.isnan(forecasts).any((1, 2))
+    lost = int(missing.sum())
+    reason = f"no forecasts from {lost} of {len(forecasts)} cutoffs" if lost else ""
+    return Result(forecasts, reason, sum(each.seconds for each in results), by_last_value)

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.evaluation.baselines.runner import check_torch
+from forecaster.evaluation.baselines.runner import check_torch, reason_of
 from forecaster.forecasting import (
     MODES,
     Config,
@@ -40,8 +40,6 @@ from forecaster.swarm import epoch_keys, init_state
 
 if TYPE_CHECKING:
     import torch
-
-COLUMN = "PyTorch"
 
 
 def fit_by_torch(
@@ -177,25 +175,21 @@ def train_one(job: Job) -> Outcome:
     try:
         return _train(job)
     except Exception as error:
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        return Outcome(job.params, "diverged", 0, 0, np.inf, reason)
+        return Outcome(job.params, "diverged", 0, 0, np.inf, reason_of(error))
 
 
 def _train(job: Job) -> Outcome:
     import torch
 
     torch.set_num_threads(1)
-    config = job.config
-    network = _Network(job.params, config)
-    examples = _Examples(job)
-    hyperparams = config.hyperparams("independent")
+    network, hyperparams = _Network(job), job.config.hyperparams("independent")
     optimizer = torch.optim.AdamW(
         network.weights, lr=hyperparams["learning_rate"], weight_decay=hyperparams["weight_decay"],
         fused=True,
     )  # fmt: skip
-    best, best_epoch, best_loss = network.exported(), 0, examples.validation_loss(network)
+    best, best_epoch, best_loss = network.exported(), 0, network.validation_loss()
     status, epoch = "finished", 0
-    epochs, patience = config.limits("independent")
+    epochs, patience = job.config.limits("independent")
     for epoch in range(1, epochs + 1):
         for starts, used, active in zip(
             job.windows.starts[epoch - 1], job.windows.used[epoch - 1], job.active[epoch - 1],
@@ -203,10 +197,10 @@ def _train(job: Job) -> Outcome:
         ):  # fmt: skip
             if active:
                 optimizer.zero_grad(set_to_none=True)
-                examples.training_loss(network, starts, used).backward()
-                network.clip(hyperparams["clip"])
+                network.training_loss(starts, used).backward()
+                torch.nn.utils.clip_grad_norm_(network.weights, hyperparams["clip"])
                 optimizer.step()
-        loss = examples.validation_loss(network)
+        loss = network.validation_loss()
         if not np.isfinite(loss):
             status = "diverged"
             break
@@ -218,39 +212,46 @@ def _train(job: Job) -> Outcome:
     return Outcome(best, status, epoch, best_epoch, best_loss, "")
 
 
-class _Examples:
-    """The windows and targets of one series, and a network's loss on them."""
+class _Network:
+    """the LSTM that networks of series are, and its loss on a series.
+
+    The loss is that of :func:`forecaster.forecasting.network_task.make_task`.
+    """
 
     def __init__(self, job: Job):
         import torch
 
-        self._split, data = job.split, job.data
+        config, params, data = job.config, job.params, job.data
+        layers = [params["layers"][number] for number in range(config.layers)]
+        self._cell = _lstm(layers, config.hidden)
+        self._out = torch.nn.Linear(*params["out"]["kernel"].shape)
+        weight, bias = params["out"]["kernel"], params["out"]["bias"]
+        self._out.load_state_dict({"weight": torch.tensor(weight).T, "bias": torch.tensor(bias)})
+        self._constants = torch.nn.Parameter(torch.tensor(params["constants"]))
+        parameters = [*self._cell.parameters(), *self._out.parameters(), self._constants]
+        self.weights = [p for p in parameters if p.requires_grad and p.numel()]
+        self._split, self._horizon = job.split, config.horizon
         self._first, self._boundary = int(data.first), int(data.boundary)
-        self._mode: TrainingMode = MODES[job.config.training_mode](job.split)
+        self._mode: TrainingMode = MODES[config.training_mode](job.split)
         self._features, self._targets = torch.tensor(data.features), torch.tensor(data.targets)
-        self._held_back = self._mode.validation_starts()
         self._counted = bool(data.counted)
 
-    def training_loss(
-        self, network: "_Network", starts: np.ndarray, used: np.ndarray
-    ) -> "torch.Tensor":
+    def training_loss(self, starts: np.ndarray, used: np.ndarray) -> "torch.Tensor":
         """Return the loss of one batch; ``used`` is False where it has no window."""
-        return self._loss(network, starts, used, self._first, self._boundary)
+        return self._loss(starts, used, self._first, self._boundary)
 
-    def validation_loss(self, network: "_Network") -> float:
+    def validation_loss(self) -> float:
         """Return the loss over the validation span."""
         import torch
 
-        used, earliest = np.ones(len(self._held_back), bool), max(self._first, self._boundary)
+        starts, earliest = self._mode.validation_starts(), max(self._first, self._boundary)
         with torch.no_grad():
-            return float(
-                self._loss(network, self._held_back, used, earliest, self._split.steps - 1)
-            )
+            every = np.ones(len(starts), bool)
+            return float(self._loss(starts, every, earliest, self._split.steps - 1))
 
     def _loss(
-        self, network: "_Network", starts: np.ndarray, used: np.ndarray, earliest: int, latest: int
+        self, starts: np.ndarray, used: np.ndarray, earliest: int, latest: int
     ) -> "torch.Tensor":
-        """Compute the loss as :func:`forecaster.forecasting.network_task.make_task` does."""
         import torch
 
         split = self._split
@@ -263,56 +264,15 @@ class _Examples:
         inside = split.targets_within(origins, earliest, latest) & used[:, None, None]
         targets = self._targets[torch.tensor(np.clip(origins, 0, split.steps - 1))]
         known = torch.tensor(inside) & torch.isfinite(targets)
-        outputs = network(inputs)[:, -origins.shape[1] :]
-        losses = network.loss(outputs, torch.where(known, targets, 0.0), counted=self._counted)
-        return torch.where(known, losses, 0.0).sum() / known.sum().clamp(min=1)
-
-
-class _Network:
-    """The LSTM that networks of series are, and the loss of its outputs."""
-
-    def __init__(self, params: Mapping[Any, Any], config: Config):
-        import torch
-
-        self._horizon = config.horizon
-        layers = [params["layers"][number] for number in range(config.layers)]
-        self._cell = _lstm(layers, config.hidden)
-        self._out = torch.nn.Linear(*params["out"]["kernel"].shape)
-        weight, bias = params["out"]["kernel"], params["out"]["bias"]
-        self._out.load_state_dict({"weight": torch.tensor(weight).T, "bias": torch.tensor(bias)})
-        self._constants = torch.nn.Parameter(torch.tensor(params["constants"]))
-        parameters = [*self._cell.parameters(), *self._out.parameters(), self._constants]
-        self.weights = [p for p in parameters if p.requires_grad and p.numel()]
-
-    def __call__(self, inputs: "torch.Tensor") -> "torch.Tensor":
-        """Map inputs (window, step, feature) to outputs (window, step, output)."""
-        return self._out(self._cell(inputs)[0])
-
-    def loss(
-        self, outputs: "torch.Tensor", targets: "torch.Tensor", *, counted: bool
-    ) -> "torch.Tensor":
-        """Return the loss of :mod:`forecaster.forecasting.bands.distribution`, elementwise."""
-        import torch
-
+        outputs = self._out(self._cell(inputs)[0])[:, -origins.shape[1] :]
         location, log_scale = outputs.split(self._horizon, dim=-1)
-        log_scale = log_scale.clamp(-5, 5)
         dof = 2.1 + torch.nn.functional.softplus(self._constants + 3.0)
-        if counted:
+        if self._counted:
             dof = torch.full_like(dof, 1e4)
-        normalise = torch.lgamma((dof + 1) / 2) - torch.lgamma(dof / 2)
-        normalise = normalise - 0.5 * torch.log(dof * torch.pi)
-        z = (targets - location) * torch.exp(-log_scale)
-        return log_scale - normalise + 0.5 * (dof + 1) * torch.log1p(z * z / dof)
-
-    def clip(self, largest: float) -> None:
-        """Clip the gradient to a maximum norm, like ``optax.clip_by_global_norm``."""
-        import torch
-
-        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
-        norm = torch.sqrt(torch.stack([(g * g).sum() for g in gradients]).sum())
-        if norm >= largest:
-            for gradient in gradients:
-                gradient.mul_(largest / norm)
+        scale = log_scale.clamp(-5, 5).exp()
+        student = torch.distributions.StudentT(dof, location, scale, validate_args=False)
+        losses = -student.log_prob(torch.where(known, targets, 0.0))
+        return torch.where(known, losses, 0.0).sum() / known.sum().clamp(min=1)
 
     def exported(self) -> dict[str, Any]:
         """Return the weights in the layout of :class:`forecaster.forecasting.Model`."""

@@ -1,7 +1,6 @@
 """Cutoffs: the times from which an evaluation forecasts the past."""
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -10,13 +9,12 @@ from jaxtyping import Int, Shaped
 from forecaster.errors import DataError, Kind, NoSeries, Skipped, check_whole, wrong_argument
 from forecaster.forecasting import (
     Config,
-    changing_rows,
     rows_for_networks,
     settled_by_rows,
     takes_any,
     without_networks,
 )
-from forecaster.series import ROWS_TO_BLEND, Panel, Time, show_time
+from forecaster.series import ROWS_TO_BLEND, Time, show_time
 
 _MOST = 250  # a year of sessions
 _FEWEST_ROWS = 10  # rows that make a forecast worth evaluating, unless the horizon is longer
@@ -89,26 +87,13 @@ def _windows_by_rows(rows: Int[np.ndarray, " series"], config: Config, step_size
     return min(reach // step_size + 1, _MOST)
 
 
-def settled_at(
-    config: Config, panel: Panel, cutoffs: Int[np.ndarray, " cutoff"], step_size: int
-) -> tuple[Config, Panel]:
-    """Return settings and panel, changed if no price series is long enough at the first cutoff.
-
-    All series are then forecast by the last value from all cutoffs, without a market, and a warning
-    says so. Later rows do not decide, or they would change forecasts made before them.
-
-    ``cutoffs``: positions on the panel's time axis; ``step_size``: times between two of them
-    """
-    known = changing_rows(panel.until(panel.times[cutoffs[0]]).masked())
-    most = int(panel.mask.sum(1).max(initial=0))
-    made = settled_by_known(config, panel.target, known, most, len(cutoffs), step_size)
-    return made, panel if made is config else dataclasses.replace(panel, market=None)
-
-
 def settled_by_known(
     config: Config, target: str, known: int, most: int, n_windows: int, step_size: int
 ) -> Config:
-    """Return the settings of :func:`settled_at`.
+    """Return settings, changed if no price series is long enough at the first cutoff.
+
+    All series are then forecast by the last value from all cutoffs, without a market, and a warning
+    says so. Later rows do not decide, or they would change forecasts made before them.
 
     - ``known``: rows up to the first cutoff of the longest series that changes
     - ``most``: all rows of the longest series

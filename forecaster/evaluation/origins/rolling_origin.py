@@ -2,10 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,7 @@ from forecaster.evaluation.origins.cutoffs import (
     as_of_cutoff,
     cutoffs_in,
     groups_of,
-    settled_at,
+    settled_by_known,
 )
 from forecaster.files import as_file, atomic, open_for_arrow
 from forecaster.forecasting import (
@@ -35,6 +36,7 @@ from forecaster.forecasting import (
     Model,
     OwnNetwork,
     around_columns,
+    changing_rows,
     check_levels,
     check_static,
     check_training,
@@ -64,7 +66,6 @@ class Origins:
     - ``row`` (entry,): the row of the series in the panel
     - ``step`` (entry,): the step of its history at the cutoff
     - ``ahead`` (entry,): the horizon minus one
-    - ``keys``: ``unique_id, ds, cutoff, y``, a row per entry; ``y`` is the outcome
     """
 
     panel: Panel
@@ -72,7 +73,6 @@ class Origins:
     row: np.ndarray
     step: np.ndarray
     ahead: np.ndarray
-    keys: pd.DataFrame
 
     @staticmethod
     def of(
@@ -105,25 +105,25 @@ class Origins:
         row, step = np.repeat(row, horizon), np.repeat(step, horizon)
         ahead = np.tile(np.arange(horizon), len(row) // horizon)
         known = step + 1 + ahead < steps
-        row, step, ahead = row[known], step[known], ahead[known]
-        target = step + 1 + ahead
-        keys = pd.DataFrame(
-            {
-                "unique_id": np.array(panel.ids, object)[row],
-                "ds": panel.times[at[row, target]],
-                "cutoff": panel.times[at[row, step]],
-                "y": histories.values[row, target, panel.channels.index(panel.target)],
-            }
-        )
-        return Origins(panel, histories, row, step, ahead, keys)
+        return Origins(panel, histories, row[known], step[known], ahead[known])
 
     def only(self, kept: np.ndarray) -> "Origins":
         """Return some of the entries; ``kept`` (entry,): which."""
-        if kept.all():
-            return self
         row, step, ahead = self.row[kept], self.step[kept], self.ahead[kept]
-        keys = self.keys[kept].reset_index(drop=True)
-        return Origins(self.panel, self.histories, row, step, ahead, keys)
+        return Origins(self.panel, self.histories, row, step, ahead)
+
+    @functools.cached_property
+    def keys(self) -> pd.DataFrame:
+        """Return ``unique_id, ds, cutoff, y``, a row per entry; ``y`` is the outcome."""
+        outcome = self.step + 1 + self.ahead
+        return pd.DataFrame(
+            {
+                "unique_id": np.array(self.panel.ids, object)[self.row],
+                "ds": self.panel.times[self.histories.positions[self.row, outcome]],
+                "cutoff": self.panel.times[self.positions],
+                "y": self._values[self.row, outcome],
+            }
+        )
 
     @property
     def positions(self) -> np.ndarray:
@@ -133,9 +133,11 @@ class Origins:
     @property
     def latest(self) -> np.ndarray:
         """The value at the cutoff of each entry, (entry,)."""
-        return self.histories.values[
-            self.row, self.step, self.panel.channels.index(self.panel.target)
-        ]
+        return self._values[self.row, self.step]
+
+    @property
+    def _values(self) -> np.ndarray:
+        return self.histories.values[..., self.panel.channels.index(self.panel.target)]
 
 
 def peers_of(models: Iterable[Model]) -> tuple[str, ...]:
@@ -158,6 +160,7 @@ class RollingOrigin:
     - ``parts``: each model, with its cutoffs as positions on the panel's time axis
     - ``level``: levels of the bands, in percent
     - ``ends``: restores the series' own times where their ends were aligned
+    - ``skipped``: the series without networks, with the reason
     - ``lost``: filled by :meth:`batches`: the series without forecasts from some cutoffs, with the
       reason
     """
@@ -166,48 +169,47 @@ class RollingOrigin:
     parts: tuple[tuple[Model, np.ndarray], ...]
     level: tuple[float, ...]
     ends: OwnEnds | None = None
+    skipped: Mapping[str, Skipped] = dataclasses.field(default_factory=dict[str, Skipped])
     lost: dict[str, Skipped] = dataclasses.field(default_factory=dict[str, Skipped], compare=False)
 
     @staticmethod
     def fit(
-        panel: Panel,
-        config: Config,
+        panel: Panel | Table,
+        config: Config | None,
         n_windows: int,
         step_size: int = 1,
         *,
         refit: bool | int = False,
         level: Sequence[float] = (80, 95),
         seed: int = 0,
-        ends: str = "common",
+        ends: str = "auto",
         network: OwnNetwork | None = None,
         executor: swarm.Executor | None = None,
         on_progress: Callable[[swarm.Progress], None] | None = None,
+        **columns: Unpack[ColumnOptions],
     ) -> "RollingOrigin":
         """Train networks on the data known at the first cutoff, or at several.
 
-        - ``panel``, ``config``: as for :func:`forecaster.fit`
-        - ``n_windows``: number of cutoffs; ``step_size``: times between two of them
-        - ``refit``: train at the first cutoff only (False), at each (True), or after this many
-          cutoffs
-        - ``level``: levels of the bands, in percent
-        - ``seed``: determines every random draw, together with a series' name
-        - ``ends``: as for :func:`cross_validation`
-        - ``network``: a Flax module of your own, as for :func:`forecaster.fit`
         - ``executor``: where networks train, as for :func:`forecaster.fit`
-        - ``on_progress``: called from time to time while networks train
+        - all others: as for :func:`cross_validation`
         """
+        panel = as_panel(panel, **columns)
         check_training(seed, executor=executor, on_progress=on_progress)
         levels = tuple(check_levels(level))
-        config, panel = with_declared(config, panel)
+        config, panel = with_declared(checked_config(config), panel)
         check_market(panel)
         panel, own = aligned_if(ends, panel)
         check_static(panel, config, tune=False)
         cutoffs = cutoffs_in(panel.times, config.horizon, n_windows, step_size)
-        config, panel = settled_at(config, panel, cutoffs, step_size)
+        known, most = panel.until(panel.times[cutoffs[0]]).masked(), int(panel.mask.sum(1).max())
+        settled = settled_by_known(
+            config, panel.target, changing_rows(known), most, n_windows, step_size
+        )
+        if settled is not config:  # by the last value, without a market
+            config, panel = settled, dataclasses.replace(panel, market=None)
         parts = []
         for group in groups_of(cutoffs, refit=refit):
             known = panel.until(panel.times[group[0]])
-            most = int(panel.mask.sum(1).max())
             with advised_of_windows(most, config, n_windows, step_size):
                 part = fit_part(
                     known, config, seed, network=network, executor=executor, on_progress=on_progress
@@ -240,8 +242,9 @@ class RollingOrigin:
             first, first.transform.usable_rows(fitted).before_ends(), latest=False
         )
         # All rows are outcomes, also those that no forecast can be made from.
-        panel = dataclasses.replace(matched, mask=fitted.only(matched.ids).mask)
-        return RollingOrigin(panel, tuple(parts), tuple(level), ends)
+        rows = dataclasses.replace(matched, mask=fitted.only(matched.ids).mask)
+        unfitted = {n: matched.skipped[n] for n in panel.ids if n in first.skipped}
+        return RollingOrigin(rows, tuple(parts), tuple(level), ends, unfitted)
 
     @property
     def config(self) -> Config:
@@ -273,10 +276,9 @@ class RollingOrigin:
             if len(origins.keys):
                 yield origins, self.forecasts(origins)
 
-    def warn_of_losses(self, panel: Panel) -> None:
-        """Warn of the series of a panel that have no forecasts from some or all of the cutoffs."""
-        skipped = self.parts[0][0].skipped
-        warn_of_skipped({name: self.panel.skipped[name] for name in panel.ids if name in skipped})
+    def warn_of_losses(self) -> None:
+        """Warn of the series that have no forecasts from some or all of the cutoffs."""
+        warn_of_skipped(self.skipped)
         if self.lost:
             reasons = {name: str(why) for name, why in self.lost.items()}
             warnings.warn(
@@ -295,23 +297,19 @@ class RollingOrigin:
     def _with_forecasts(self, origins: Origins) -> Origins:
         """Return the entries that a model can forecast; add the other series to ``lost``."""
         panel, at = origins.panel, origins.positions
-        gone = np.zeros(len(at), bool)
-        first_reasons: dict[int, tuple[int, Skipped | str]] = {}
-        for model, cutoffs in self.parts:
-            of_part, known = np.isin(at, cutoffs), set(model.ids)
-            rows_known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
-            end = model.transform.usable_rows(rows_known).ends()
-            there = np.array([name in known for name in panel.ids])
-            part_gone = of_part & (~there[origins.row] | (at >= end[origins.row]))
-            for row in np.unique(origins.row[part_gone]):
+        gone, reasons = np.zeros(len(at), bool), dict[int, Skipped | str]()
+        for model, cutoffs in self.parts:  # in order of time
+            there = np.isin(panel.ids, model.ids)
+            known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
+            end = model.transform.usable_rows(known).ends()
+            lost = np.isin(at, cutoffs) & (~there[origins.row] | (at >= end[origins.row]))
+            for row in np.unique(origins.row[lost]).tolist():
                 why = model.skipped.get(panel.ids[row], Skipped(Kind.NO_NETWORK))
                 if there[row]:
-                    why = model.transform.usable_rows(panel).why_ended(int(row), int(end[row]))
-                begin = int(at[part_gone & (origins.row == row)].min())
-                if row not in first_reasons or begin < first_reasons[row][0]:
-                    first_reasons[int(row)] = begin, why
-            gone |= part_gone
-        for row, (_, why) in first_reasons.items():
+                    why = model.transform.usable_rows(panel).why_ended(row, int(end[row]))
+                reasons.setdefault(row, why)
+            gone |= lost
+        for row, why in reasons.items():
             own = origins.row == row
             count, every = (len(np.unique(at[some])) for some in (own & gone, own))
             detail = f"{count} of {every} cutoffs: {why}"
@@ -433,13 +431,12 @@ def cross_validation(
     Raises DataError when the panel is too short for these cutoffs, or nothing can be forecast from
     any of them.
     """
-    panel = as_panel(panel, **columns)
     rolling = RollingOrigin.fit(
-        panel, checked_config(config), n_windows, step_size,
-        refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
+        panel, config, n_windows, step_size, refit=refit, level=level, seed=seed, ends=ends,
+        network=network, on_progress=on_progress, **columns,
     )  # fmt: skip
     frame = pd.concat(_frames(rolling), ignore_index=True)
-    rolling.warn_of_losses(panel)
+    rolling.warn_of_losses()
     rolling.warn_of_ended()
     return frame
 
@@ -450,14 +447,7 @@ def cross_validation_to_parquet(
     config: Config | None = None,
     n_windows: int = 1,
     step_size: int = 1,
-    *,
-    refit: bool | int = False,
-    level: Sequence[float] = (80, 95),
-    seed: int = 0,
-    ends: str = "auto",
-    network: OwnNetwork | None = None,
-    on_progress: Callable[[swarm.Progress], None] | None = None,
-    **columns: Unpack[ColumnOptions],
+    **options: Any,
 ) -> Path:
     """Write the frame of :func:`cross_validation` to a Parquet file, and return its path.
 
@@ -465,20 +455,16 @@ def cross_validation_to_parquet(
     file is removed.
 
     - ``path``: the file
-    - ``panel``, ``config``, ``n_windows``, ``step_size``, ``refit``, ``level``, ``seed``,
-      ``ends``, ``network``, ``on_progress``, ``columns``: as for :func:`cross_validation`
+    - ``panel``, ``config``, ``n_windows``, ``step_size`` and further ``options``: as for
+      :func:`cross_validation`
     """
     import pyarrow as pa
 
     path = as_file(path)
-    panel = as_panel(panel, **columns)
-    rolling = RollingOrigin.fit(
-        panel, checked_config(config), n_windows, step_size,
-        refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
-    )  # fmt: skip
+    rolling = RollingOrigin.fit(panel, config, n_windows, step_size, **options)
     tables = (pa.Table.from_pandas(each, preserve_index=False) for each in _frames(rolling))
     atomic.write_file(path, lambda temporary: write_tables(temporary, tables))
-    rolling.warn_of_losses(panel)
+    rolling.warn_of_losses()
     rolling.warn_of_ended()
     return path
 
