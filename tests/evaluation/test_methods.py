@@ -86,22 +86,6 @@ def test_the_page_says_it_of_each_series_and_in_words(evaluation, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_evaluation_of_before_is_still_read(evaluation, tmp_path):
-    path = tmp_path / "old"
-    path.mkdir()
-    for file in evaluation.folder.glob("*.parquet"):
-        table = pd.read_parquet(file).drop(columns=FORECAST_BY, errors="ignore")
-        table.to_parquet(path / file.name, index=False)
-    summary = json.loads((evaluation.folder / "summary.json").read_text())
-    kept = {name: v for name, v in summary.items() if name not in ("forecast_by", "by_last_value")}
-    (path / "summary.json").write_text(json.dumps(kept))
-    old = Evaluation.read(path)
-    assert old.summary.rungs == "" and "forecast 7 series 1 to 4" in verdict(old)[0]
-    page = build_report(old).read_text(encoding="utf-8")
-    assert '"rungs":null' in page.replace(" ", "") and "by own networks" not in page
-
-
-@pytest.mark.slow
 def test_odd_series_are_evaluated_beside_all_baselines(tmp_path):
     odd = {name: y for name, y in ODD.items() if len(y) > 2 and name != "large"}
     fast = ("drift", "seasonal_naive", "empirical", "ewma", "ets", "theta", "ces")

@@ -1,13 +1,12 @@
 """Baselines that see the range of each session, by hand and on a market whose truth is known."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.special import ndtri
 
 import forecaster as fc
 from forecaster.errors import UsageError
-from forecaster.evaluation import BacktestOptions, baselines, evaluate_to_folder
+from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from forecaster.evaluation.baselines import simple, volatility
 from forecaster.evaluation.baselines.simple import Job
 from forecaster.evaluation.scores.realized import session_variance
@@ -102,15 +101,3 @@ def test_without_ranges_they_are_refused_before_the_work(name, panel, config, tm
     with pytest.raises(UsageError, match=f"{name} .* lack high, low. Leave it out"):
         evaluate_to_folder(tmp_path / "e", bare, config, BacktestOptions(3, baselines=(name,)))
     assert not (tmp_path / "e").exists()
-
-
-def test_a_series_that_falls_to_zero_has_none_from_then_on(panel):
-    frame = panel.only(panel.ids[:1]).to_frame()
-    for column in ("open", "high", "low", "close", "adj_close"):
-        frame.loc[frame.index[650:], column] = 0.0
-    fallen = fc.load_panel(frame.rename(columns={"unique_id": "ticker", "ds": "date"}))
-    cutoffs = fallen.times[[640, 660]]
-    with pytest.warns(UserWarning, match="log_har"):
-        made = baselines.forecast(fallen, cutoffs, "log_har", horizon=2)
-    assert made["LogHAR"].gt(0)[:2].all() and made["LogHAR"].eq(0)[2:].all()
-    assert pd.notna(made).to_numpy().all()
