@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "long_set.py"
 # Imported by other scripts, or the commands that run all others.
 NOT_RUN = {
-    "accuracy/figures.py", "accuracy/m4.py",
+    "accuracy/m4.py",
     "benchmarks/rival_networks.py", "benchmarks/rival_sides.py", "benchmarks/rival_work.py",
     "docs_commands.py", "docs_roles.py", "experiments/harness.py", "experiments/torch_mlp.py",
     "long_set.py",

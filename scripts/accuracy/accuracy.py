@@ -4,10 +4,9 @@
         m4] [--every 4] [--years 2011 2013 2015] [--output DIR] [--quick]
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
-files; the other methods need ``pip install -e ".[garch]"``. Each part writes a CSV
-beside this script, and two of them also a figure. Nothing is refitted within a year. Settings are
-the defaults, but for the networks without the common volatility (``LSTM alone``) and the
-independent ones:
+files; the other methods need ``pip install -e ".[garch]"``. Each part writes a CSV beside this
+script. Nothing is refitted within a year. Settings are the defaults, but for the networks without
+the common volatility (``LSTM alone``) and the independent ones:
 
 - ``stocks.csv``: every fourth stock, trained on the ten years before (data begin in 2000), then
   forecast on each day of a year. A row per year, model and days ahead: ``crps``, the mean over
@@ -45,7 +44,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from figures import FIGURES
 from m4 import STATISTICAL as STATISTICAL_M4
 from m4 import m4
 from scipy import stats
@@ -100,8 +98,6 @@ def main() -> None:
         table = pd.DataFrame(parts[name](options))
         print(table.round(4).to_string(index=False), flush=True)
         table.to_csv(options.output / f"{name}.csv", index=False, float_format="%.5f")
-        if name in FIGURES:
-            FIGURES[name](table, options.output / f"{name}.png")
 
 
 def arguments() -> argparse.Namespace:
