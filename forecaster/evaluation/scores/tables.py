@@ -1,7 +1,7 @@
 """The tables of an evaluation: scores, tests and daily losses.
 
 Series are forecast in batches, since all forecasts together may not fit into memory. Each batch is
-reduced to its tables, which are joined in the end (:mod:`forecaster.evaluation.backtest.parts`).
+reduced to its tables, which are joined in the end (:mod:`forecaster.evaluation.backtest.evaluate`).
 """
 
 from collections.abc import Iterator, Mapping
