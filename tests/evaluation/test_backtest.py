@@ -15,6 +15,7 @@ from forecaster.evaluation import (
     BacktestOptions,
     Evaluation,
     caveats,
+    comparison,
     cutoffs_in,
     evaluate_to_folder,
 )
@@ -80,6 +81,32 @@ def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, e
     evaluate_to_folder(copy, panel, quick, BacktestOptions(3, 29), overwrite=True)
     assert json.loads((copy / "summary.json").read_text())["cutoffs"] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "precious"]
+
+
+@pytest.mark.slow
+def test_nothing_beats_naive_on_a_random_walk(tmp_path):
+    random = np.random.default_rng(3)
+    steps = random.normal(0, 0.01, (12, 700))
+    frame = pd.DataFrame(
+        {
+            "unique_id": np.repeat([f"walk {n}" for n in range(12)], 700),
+            "ds": np.tile(pd.bdate_range("2020-01-01", periods=700), 12),
+            "y": np.exp(np.cumsum(steps, axis=1)).ravel() * 100,
+        }
+    )
+    config = fc.Config(hidden=4, horizon=1, validation=100, epochs=15, transform="log_return")
+    evaluation = evaluate_to_folder(
+        tmp_path / "walks",
+        fc.Panel.from_frame(frame),
+        config,
+        BacktestOptions(100, 1, ("drift", "empirical")),
+    )
+    rows = comparison(evaluation, 1).to_dict("records")
+    compared = {(row["score"], row["model"]): row for row in rows}
+    point = compared["mae", "Naive"]
+    assert point["significantly_better"] == 0 and 0.985 < point["ratio"] < 1.02
+    # The naive band is the truth here: normal steps of constant variance.
+    assert compared["crps", "Naive"]["ratio"] > 0.995
 
 
 @pytest.mark.slow
