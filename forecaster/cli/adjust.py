@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import home_option, say, show
+from forecaster.cli.shared import home_option, say, show, stored_option
 from forecaster.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
               "prices; earlier ones are multiplied by --factor.")  # fmt: skip
 @click.option("--volume/--no-volume", default=True, help="With --factor: divide earlier volumes by "
               "it, as of a split.  [default: --volume]")  # fmt: skip
-@click.option("--source", help="Name of the stored source.  [default: the only one]")
+@stored_option
 @home_option
 def adjust(
     *, tickers: tuple[str, ...], everything: bool, undo: bool, dismiss: bool,

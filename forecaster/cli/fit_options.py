@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from forecaster.cli.shared import (
+    SOURCE_OPTIONS,
     Bars,
+    added,
     as_columns,
     bars,
-    columns_option,
     covariate_options,
-    date_format_option,
-    decimal_option,
-    query_option,
     read_tickers,
     say,
-    source_option,
-    tickers_option,
 )
 from forecaster.cli.stopping import exit_code, word
 from forecaster.errors import UsageError, WriteError
@@ -81,11 +77,6 @@ def _gone(name: str) -> Callable[..., Any]:
     return click.option(name, hidden=True, expose_value=False, callback=refuse)
 
 
-def _added(command: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to a command, in the order of its help."""
-    return functools.reduce(lambda made, option: option(made), reversed(options), command)
-
-
 def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options on the data to learn from, passed on together as ``data``."""
 
@@ -95,10 +86,9 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, data=data, **options)
 
     date = click.DateTime(["%Y-%m-%d"])
-    return _added(
+    return added(
         with_data,
-        tickers_option, source_option, query_option, decimal_option, columns_option,
-        date_format_option,
+        *SOURCE_OPTIONS,
         click.option("--start", type=date, help="First date, YYYY-MM-DD."),
         click.option("--end", type=date, help="Last date, YYYY-MM-DD."),
         click.option(
@@ -178,7 +168,7 @@ def settings_options(names: Iterable[str] = _SETTINGS) -> Callable[..., Any]:
                     settings["start" if name == "start-from" else name] = given
             return command(*args, settings=settings, **options)
 
-        return _added(with_settings, *(click.option(f"--{n}", **_SETTINGS[n]) for n in names),
+        return added(with_settings, *(click.option(f"--{n}", **_SETTINGS[n]) for n in names),
                       *_WORKING)  # fmt: skip
 
     return with_settings_of

@@ -10,19 +10,15 @@ from forecaster.cli.shared import (
     PARTLY,
     as_columns,
     bars,
-    columns_option,
-    date_format_option,
-    decimal_option,
     home_option,
     name_stale,
     overwrite_option,
-    query_option,
     read_tickers,
     say,
     say_reasons,
     show,
-    source_option,
-    tickers_option,
+    source_options,
+    stored_option,
 )
 from forecaster.errors import listed, printable
 from forecaster.files import FORMATS
@@ -33,12 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@tickers_option
-@source_option
-@query_option
-@decimal_option
-@columns_option
-@date_format_option
+@source_options
 @click.option(
     "--start",
     type=click.DateTime(["%Y-%m-%d"]),
@@ -163,7 +154,7 @@ def _name_unlearned(arrived: "Ingested") -> None:
               help="The file to write: .csv, .json, .parquet or .xlsx.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(FORMATS),
               help="[default: by the ending of --output]")  # fmt: skip
-@click.option("--source", help="Name of the stored source.  [default: the only one]")
+@stored_option
 @click.option("--adjusted", is_flag=True,
               help="Prices after dividends, on the scale of adj_close.")  # fmt: skip
 @overwrite_option

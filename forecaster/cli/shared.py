@@ -31,24 +31,12 @@ def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-source_option = click.option(
-    "--source",
-    default="yahoo",
-    show_default=True,
-    help="yahoo, simulated, files:PATH (a CSV, a Parquet file or a folder of them), files:URL (the "
-    "same at s3://, gs:// or https://), or sql:URL (a PostgreSQL, SQLite or DuckDB database). "
-    "${NAME} in a URL is taken from the environment.",
-)
-query_option = click.option(
-    "--query",
-    metavar="SQL",
-    help="Of a database: one SELECT, or the name of a table.",
-)
 decimal_option = click.option(
     "--decimal",
     type=click.Choice([".", ","]),
     help="Decimal sign in CSV files.  [default: inferred from each file's numbers]",
 )
+stored_option = click.option("--source", help="Name of the stored source.  [default: the only one]")
 overwrite_option = click.option(
     "--overwrite",
     is_flag=True,
@@ -68,13 +56,29 @@ date_format_option = click.option(
     "excel for days of a spreadsheet, steps for numbers that count, utc to read times with an "
     "offset in UTC.  [default: inferred from each file's dates]",
 )
-tickers_option = click.option(
-    "--tickers",
-    metavar="FILE|LIST",
-    help="Tickers separated by commas, or a file with one a line; sp500.txt and dow30.txt are "
-    "included. Or a file of members over time: ticker,start,end.  "
-    "[default: every series of the source]",
-)
+SOURCE_OPTIONS = (
+    click.option("--tickers", metavar="FILE|LIST", help="Tickers separated by commas, or a file "
+                 "with one a line; sp500.txt and dow30.txt are included. Or a file of members over "
+                 "time: ticker,start,end.  [default: every series of the source]"),
+    click.option("--source", default="yahoo", show_default=True, help="yahoo, simulated, "
+                 "files:PATH (a CSV, a Parquet file or a folder of them), files:URL (the same at "
+                 "s3://, gs:// or https://), or sql:URL (a PostgreSQL, SQLite or DuckDB database). "
+                 "${NAME} in a URL is taken from the environment."),
+    click.option("--query", metavar="SQL", help="Of a database: one SELECT, or the name of a "
+                 "table."),
+    decimal_option, columns_option, date_format_option,
+)  # fmt: skip
+"""The options on the source, and on how it is read."""
+
+
+def added(command: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
+    """Add options to a command, in the order of its help."""
+    return functools.reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add :data:`SOURCE_OPTIONS`."""
+    return added(command, *SOURCE_OPTIONS)
 
 
 def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,14 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import home_option, say, show
+from forecaster.cli.shared import home_option, say, show, stored_option
 
 if TYPE_CHECKING:
     from forecaster.files import Home
-
-_source_option = click.option(
-    "--source", help="Name of the stored source.  [default: the only one]"
-)
 
 
 @click.group()
@@ -29,7 +25,7 @@ def tickers(*, home: "Home") -> None:
 
 @tickers.command()
 @click.argument("names", nargs=-1, required=True)
-@_source_option
+@stored_option
 @home_option
 def retire(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
     """Say that no more rows of tickers are to come: delisted, renamed or given up.
@@ -50,7 +46,7 @@ def retire(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
 
 @tickers.command()
 @click.argument("names", nargs=-1, required=True)
-@_source_option
+@stored_option
 @home_option
 def restore(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
     """Expect further rows of retired tickers again, and forecast them.
@@ -69,7 +65,7 @@ def restore(*, names: tuple[str, ...], source: str | None, home: "Home") -> None
 @tickers.command()
 @click.argument("old")
 @click.argument("new")
-@_source_option
+@stored_option
 @home_option
 def rename(*, old: str, new: str, source: str | None, home: "Home") -> None:
     """Say that a ticker has another name; its history, network and record follow.
