@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 
 from forecaster.swarm.task import ArrayLike, Limits
 
@@ -194,32 +194,3 @@ def row_of(ids: Sequence[str], name: str) -> int:
             f"{', ...' if len(ids) > 5 else ''}{hint}"
         )
     return ids.index(name)
-
-
-def check_known_names(given: Mapping[str, object], ours: Mapping[str, object]) -> None:
-    """Raise SwarmError if ``given`` has hyperparameters that ``ours`` lacks."""
-    if unknown := given.keys() - ours.keys():
-        raise SwarmError(
-            f"no hyperparameter {', '.join(sorted(unknown))}; this swarm has {', '.join(ours)}. "
-            "Give others when the swarm is made"
-        )
-
-
-def check_same_names(others: Mapping[str, object], ours: Mapping[str, object]) -> None:
-    """Raise SwarmError unless appended members have the same hyperparameters."""
-    if others.keys() != ours.keys():
-        raise SwarmError(
-            f"append: expected hyperparameters {', '.join(ours) or 'none'}; got "
-            f"{', '.join(others) or 'none'}"
-        )
-
-
-def mean_weights(weights: ArrayLike | None, members: int) -> Float[np.ndarray, " member"]:
-    """Return each member's weight in a mean; equal weights for None.
-
-    Raises SwarmError unless there is a finite number per member, with a sum above 0.
-    """
-    share = np.ones(members) if weights is None else np.asarray(weights, float)
-    if share.shape != (members,) or not np.isfinite(share).all() or share.sum() <= 0:
-        raise SwarmError(f"weights: expected {members} numbers with a sum above 0; got {weights}")
-    return share

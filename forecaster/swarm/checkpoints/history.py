@@ -5,7 +5,7 @@ from typing import cast
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from forecaster.swarm.arrays.members import append_members, fill_members
 from forecaster.swarm.task import AnyArray
@@ -80,23 +80,16 @@ def put_together(first: Losses, parts: Sequence[tuple[Int[np.ndarray, " _"], Los
     return whole
 
 
-def widened(
-    losses: Float[AnyArray, "member epoch"], epochs: int
-) -> Float[np.ndarray, "member later_epoch"]:
-    """Return a copy of the losses, at least ``epochs`` wide, with NaN in the added ones."""
-    members, before = losses.shape
-    longer = np.full((members, max(before, epochs)), np.nan, losses.dtype)
-    longer[:, :before] = losses
-    return longer
-
-
 def widened_losses(losses: Losses, epochs: int, metrics: Sequence[str] = ()) -> Losses:
     """Return a copy of the losses, at least ``epochs`` wide and with these metrics too."""
-    none = np.full((len(losses.train), 0), np.nan, np.float32)
+    members, before = losses.train.shape
+
+    def widened(known: AnyArray | None) -> np.ndarray:
+        wide = np.full((members, max(epochs, before)), np.nan, losses.train.dtype)
+        if known is not None:
+            wide[:, :before] = known
+        return wide
+
     names = sorted({*losses.metrics, *metrics})
-    epochs = max(epochs, losses.train.shape[1])
-    return Losses(
-        widened(losses.train, epochs),
-        widened(losses.validation, epochs),
-        {name: widened(losses.metrics.get(name, none), epochs) for name in names},
-    )
+    by_name = {name: widened(losses.metrics.get(name)) for name in names}
+    return Losses(widened(losses.train), widened(losses.validation), by_name)

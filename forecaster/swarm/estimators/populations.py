@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from forecaster.swarm.arrays.members import mean_members
-from forecaster.swarm.checks import SwarmError, check_ids, checked_names, mean_weights, row_of
+from forecaster.swarm.checks import SwarmError, check_ids, checked_names, row_of
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import ArrayLike, Tree
 from forecaster.swarm.training.keys import member_keys
@@ -40,12 +40,6 @@ def selected_rows(
     return [rows[name] if name in rows else row_of(members, name) for name in names], ids
 
 
-def names_without(members: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return all members except these. Raises SwarmError for an unknown name."""
-    dropped = {row_of(members, name) for name in checked_names(names, "drop")}
-    return [name for row, name in enumerate(members) if row not in dropped]
-
-
 def copy_members(
     result: FitResult, rows: Sequence[int], ids: Sequence[str], seed: int
 ) -> FitResult:
@@ -76,7 +70,10 @@ def mean_member(
 
     Raises SwarmError unless there is a weight for each member.
     """
-    share = mean_weights(weights, len(result.ids))
+    members = len(result.ids)
+    share = np.ones(members) if weights is None else np.asarray(weights, float)
+    if share.shape != (members,) or not np.isfinite(share).all() or share.sum() <= 0:
+        raise SwarmError(f"weights: expected {members} numbers with a sum above 0; got {weights}")
 
     def mean(tree: Tree) -> Tree:
         return jax.tree.map(operator.itemgetter(None), mean_members(tree, share))

@@ -20,11 +20,10 @@ from forecaster.swarm.checks import (
     broadcast_hyperparams,
     broadcast_limits,
     check_ids,
-    check_known_names,
-    check_same_names,
     checked_names,
     named_values,
     names_of,
+    row_of,
     warn,
 )
 from forecaster.swarm.devices.lanes import map_members
@@ -311,7 +310,8 @@ class Swarm(Trained):
 
     def drop(self, names: Sequence[str]) -> "Swarm":
         """Return a swarm of all members except these."""
-        return self.select(populations.names_without(self.ids, names))
+        dropped = {row_of(self.ids, name) for name in checked_names(names, "drop")}
+        return self.select([name for row, name in enumerate(self.ids) if row not in dropped])
 
     def append(self, other: "Swarm | Sequence[str]") -> "Swarm":
         """Return this swarm with another swarm's members, or with new members of these names.
@@ -323,7 +323,11 @@ class Swarm(Trained):
             other = self._new_members(checked_names(other, "append"))
         self._recipe.check_same(other._recipe)
         check_same_shapes(self._result.state, other._result.state, "the other swarm")
-        check_same_names(other.hyperparams, self.hyperparams)
+        if other.hyperparams.keys() != self.hyperparams.keys():
+            raise SwarmError(
+                f"append: expected hyperparameters {', '.join(self.hyperparams) or 'none'}; got "
+                f"{', '.join(other.hyperparams) or 'none'}"
+            )
         check_ids(self.ids + other.ids)
         hyperparams = append_members(self.hyperparams, other.hyperparams)
         return self._with(self._result.append(other._result), hyperparams)
@@ -356,7 +360,11 @@ class Swarm(Trained):
 
     def with_hyperparams(self, **hyperparams: ArrayLike) -> "Swarm":
         """Return the members with these hyperparameters changed."""
-        check_known_names(hyperparams, self.hyperparams)
+        if unknown := hyperparams.keys() - self.hyperparams.keys():
+            raise SwarmError(
+                f"no hyperparameter {', '.join(sorted(unknown))}; this swarm has "
+                f"{', '.join(self.hyperparams)}. Give others when the swarm is made"
+            )
         changed = broadcast_hyperparams(hyperparams, len(self))
         return self._with(self._result, self.hyperparams | changed)
 

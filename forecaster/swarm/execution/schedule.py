@@ -416,7 +416,7 @@ _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
 _GROWTH = 8  # maximum ratio of a block's length to the length of the one before
 # If nobody watches, a block takes about so many seconds, the first one by this much work (below):
 # an interruption waits for its end.
-_UNWATCHED, _WORK = 0.5, 2**33
+_UNWATCHED, _WORK = 0.5, 2**31
 
 
 class Pace:

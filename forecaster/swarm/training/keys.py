@@ -74,17 +74,14 @@ def key_words(key: int | jax.Array) -> UInt32[np.ndarray, "2"]:
     use_all_cores()  # before anything starts JAX
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
         key = jax.random.key(int(key), impl=_KIND)
-    words = np.asarray(jax.random.key_data(cast(jax.Array, key)) if is_key(key) else key)
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jax.random.key_data(key)
+    words = np.asarray(key)
     if words.shape != (2,) or words.dtype != np.uint32:
         raise SwarmError(
             f"key: expected a seed, or one random key such as jax.random.key(0); got {key!r:.100}"
         )
     return words
-
-
-def is_key(key: object) -> bool:
-    """Return whether an array holds typed random keys, as of ``jax.random.key``."""
-    return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
 
 
 def _words(name: str) -> tuple[int, int]:
