@@ -1,7 +1,6 @@
 from . import atomic as atomic
 from . import excel_writer as excel_writer
 from .atomic import make_folder as make_folder
-from .csv_writer import unformulated as unformulated
 from .csv_writer import write_csv as write_csv
 from .home import INDEX as INDEX
 from .home import OLDER_INDEX as OLDER_INDEX
@@ -32,7 +31,6 @@ from .outputs import check_parent as check_parent
 from .outputs import format_of as format_of
 from .outputs import is_database as is_database
 from .outputs import is_url as is_url
-from .parquet import is_text as is_text
 from .parquet import most_cells as most_cells
 from .parquet import most_unpacked as most_unpacked
 from .parquet import open_parquet as open_parquet

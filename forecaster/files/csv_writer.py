@@ -24,23 +24,18 @@ _FORMULA = re.compile(
 def write_csv(
     table: "pd.DataFrame", to: "Path | IO[str] | None" = None, *, header: bool = True
 ) -> str:
-    """Write a table as CSV in which no text and no heading is a formula.
+    """Write a table as CSV, with a quote before each text or heading that would be a formula.
 
     - ``to``: a path or an open file; None: return the text
     - ``header``: whether to write the column names; for a table in parts, only with the first part
     """
-    return unformulated(table).to_csv(to, index=False, header=header) or ""
-
-
-def unformulated(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the table with a quote before each text or heading that would be a formula."""
     out = table.rename(columns=_unformulated)
     for position, kind in enumerate(out.dtypes):
         if kind.kind not in "biufcmM":  # numbers and times are not text
             column = out.iloc[:, position]
             quoted = {text: _unformulated(text) for text in column.dropna().unique()}
             out.isetitem(position, column.astype(object).map(quoted).to_numpy())
-    return out
+    return out.to_csv(to, index=False, header=header) or ""
 
 
 def _unformulated(text: object) -> object:

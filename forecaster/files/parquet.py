@@ -58,7 +58,7 @@ def open_parquet(source: Path | bytes) -> "Iterator[pq.ParquetFile]":
                         f"{count:,} {what} in {size:,} bytes; expected {most:,} at most"
                     )
             schema = metadata.schema.to_arrow_schema()
-            texts = [field.name for field in schema if is_text(field.type)]
+            texts = [field.name for field in schema if _is_text(field.type)]
             yield pq.ParquetFile(
                 opened, metadata=metadata, read_dictionary=texts, page_checksum_verification=True
             )
@@ -107,7 +107,7 @@ def parquet_groups(
             if len(kinds) != 1 or odd:
                 got = " and ".join(map(str, kinds)) or "no such column"
                 raise ValueError(f"column {name!r}: expected numbers, dates or text; got {got}")
-            if is_text(kinds[0]):
+            if _is_text(kinds[0]):
                 repeats = name in categories or types.is_dictionary(kinds[0])
                 texts[name] = pa.dictionary(pa.int32(), pa.string()) if repeats else pa.string()
         if not file.num_row_groups:
@@ -125,7 +125,7 @@ def parquet_groups(
             yield table
 
 
-def is_text(kind: "pa.DataType") -> bool:
+def _is_text(kind: "pa.DataType") -> bool:
     """Return whether a column of this type holds text or bytes."""
     import pyarrow.types as types
 
