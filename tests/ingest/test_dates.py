@@ -122,18 +122,10 @@ def test_a_format_decides(written, date_format, first):
     ("written", "date_format", "message"),
     [
         ([1.5, 2.0], "steps", r"row 1.*'1\.5' is not a whole number; .*steps"),
-        (
-            ["45292", "soon"],
-            "excel",
-            r"row 2.*'soon' is not a date; .*--date-format excel says",
-        ),
+        (["45292", "soon"], "excel", r"row 2.*'soon' is not a date; .*--date-format excel says"),
         (["2024-01-01 10:00Z", "2024-01-01"], "utc", r"row 2.*'2024-01-01' is not a date; .*utc"),
         (["1711584000", "soon"], "s", r"row 2.*'soon' is not a date; .*what --date-format s says"),
-        (
-            ["03/04/2024", "now"],
-            "%d/%m/%Y",
-            r"row 2.*'now' is not a date; .*--date-format %d",
-        ),
+        (["03/04/2024", "now"], "%d/%m/%Y", r"row 2.*'now' is not a date; .*--date-format %d"),
         ([1], "calc", r"or excel .* or steps .* s, ms, us or ns"),
     ],
 )

@@ -155,8 +155,7 @@ def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
 
 
 @pytest.mark.parametrize(
-    ("encoding", "first"),
-    [("utf-8-sig", '"sep=;"\r\n'), ("utf-8", "\n# prices\nSEP=;\n")],
+    ("encoding", "first"), [("utf-8-sig", '"sep=;"\r\n'), ("utf-8", "\n# prices\nSEP=;\n")]
 )
 def test_what_spreadsheets_write(tmp_path, encoding, first):
     text = f"{first}Date;Société;Close\n2024-01-02;a,b,c,d;1,5\n2024-01-03;é;2,25\n"

@@ -144,13 +144,7 @@ def test_numbers_called_time_are_numbers(numbers):
 
 
 @pytest.mark.parametrize(
-    "clocks",
-    [
-        ["09:30", ""],
-        ["09:30", "noon"],
-        ["9:30", "25:00"],
-        ["9:30 AM", "13:30 PM"],
-    ],
+    "clocks", [["09:30", ""], ["09:30", "noon"], ["9:30", "25:00"], ["9:30 AM", "13:30 PM"]]
 )
 def test_times_of_day_of_some_rows_alone_are_refused(tmp_path, clocks):
     rows = "".join(f"2024-01-0{n + 2},{clock},{n + 1}\n" for n, clock in enumerate(clocks))

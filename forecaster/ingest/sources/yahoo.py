@@ -94,24 +94,20 @@ class Yahoo:
         limiter = Limiter(self._rate, self._cool_down, self._on_wait, self._rewrite)
         _prepare(limiter)
 
-        def work(name: str) -> Fetched | tuple[str, Exception]:
+        def work(name: str) -> tuple[Fetched, SourceError | None]:
+            stored = None if known is None else known(name)
             try:
-                return self._fetch_one(limiter, name, start, None if known is None else known(name))
-            except Exception as error:
-                return name, error
+                return self._fetch_one(limiter, name, start, stored), None
+            except SourceError as error:
+                return _failed(name, error), error
 
         broken = 0  # tickers in a row with server errors
         try:
             # Unlike those of concurrent.futures, its threads do not make Ctrl-C wait for a request.
             with ThreadPool(self._workers) as pool:
-                for one in _as_they_arrive(pool.imap_unordered(work, tickers)):
-                    if isinstance(one, Fetched):
-                        broken = 0
-                        yield one
-                        continue
-                    name, error = one
+                for one, error in _as_they_arrive(pool.imap_unordered(work, tickers)):
+                    yield one
                     broken = broken + 1 if isinstance(error, ServerError) else 0
-                    yield _failed(name, error)
                     if broken >= _MOST_BROKEN:
                         raise ServerError(
                             f"{error}, for {broken} tickers in a row. What has arrived is kept; "
@@ -221,17 +217,15 @@ def _translated(error: Exception) -> SourceError:
     return BadAnswer(f"Yahoo's answer cannot be used: {kind}: {text[:200]}")
 
 
-def _failed(name: str, error: Exception) -> Fetched:
-    """Return the result of a ticker that failed. Raises the error if it concerns all tickers."""
+def _failed(name: str, error: SourceError) -> Fetched:
+    """Return the result of a ticker that failed. Raises an error that concerns all tickers."""
     if isinstance(error, NoNetwork):
         raise NoNetwork(
             f"{error}. Check the network, or use --source files:PATH or --source simulated"
         ) from error
     if isinstance(error, RateLimited) and error.final:
         raise error
-    if isinstance(error, SourceError):
-        return Fetched(name, None, str(error), suspect=isinstance(error, NotFound))
-    raise error
+    return Fetched(name, None, str(error), suspect=isinstance(error, NotFound))
 
 
 def _tidy(name: str, table: pd.DataFrame) -> pd.DataFrame:
