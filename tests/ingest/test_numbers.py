@@ -129,16 +129,13 @@ def test_what_may_be_read_in_two_ways_is_refused_until_one_is_named(tmp_path, te
     assert commas == swapped[points]
 
 
-def test_a_price_that_may_be_above_a_thousand_is_not_read_so_in_silence(tmp_path):
-    text = "date;close;open\n2024-01-02;1,234;1.25\n"
-    with pytest.raises(DataError, match=r"line 2, column 'close': '1,234' may have .* --decimal"):
-        read(tmp_path, text)
-    for sure in (
-        read(tmp_path, text, decimal="."),
-        read(tmp_path, text.replace("1.25", "1,234.25")),
-    ):
-        assert sure["close"] == [1234.0]
-    assert read(tmp_path, "date;close;volume\n2024-01-02;1.25;1,234\n")["volume"] == [1234.0]
+def test_a_price_that_may_be_in_thousands_beside_decimal_points_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"line 2, column 'open': '1,234' may .* --decimal ,"):
+        read(tmp_path, "date;close;open\n2024-01-02;10.5;1,234\n")
+    shown = read(tmp_path, "date;close;open\n2024-01-02;10.5;1,234\n2024-01-03;2,345.5;1\n")
+    assert shown == {"close": [10.5, 2345.5], "open": [1234.0, 1.0]}
+    volume = read(tmp_path, "date;close;volume\n2024-01-02;10.5;1,234\n")
+    assert volume == {"close": [10.5], "volume": [1234.0]}
 
 
 def test_plain_points_in_a_file_with_commas_between_cells_are_decimal(tmp_path):

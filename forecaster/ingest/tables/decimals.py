@@ -2,7 +2,7 @@
 
 ``1,234`` is more than a thousand in one country and little more than one in another. A table is
 read with either decimal sign, and the one that more of its cells fit is that of all its columns. A
-table with cells that fit both, with other numbers, is refused unless others show which it is.
+table that fits both, with other numbers, is refused.
 """
 
 import re
@@ -53,26 +53,24 @@ def find_decimal(columns: Mapping[str, pd.Series], where: TableLocation) -> Deci
     - ``where``: the file, for errors
 
     Raises DataError if a cell would be another number with the other sign, and no other cell
-    decides: nor does one with a decimal sign show that a price of 1,234 is more than a thousand, as
-    1,234.50 and 1,234,567 do.
+    decides; and for a price such as ``1,234`` beside decimal points, unless a number shows that
+    commas separate thousands.
     """
     # Distinct texts, by their first row.
     texts = {name: _normalised(column.drop_duplicates()) for name, column in columns.items()}
     read = {sign: {n: _read(text, sign) for n, text in texts.items()} for sign in _OTHER}
     fit = {sign: sum(column.notna().sum() for column in read[sign].values()) for sign in read}
-    sign: Decimal = "," if fit[","] > fit["."] else "."
-    other = _OTHER[sign]
-    decided = fit[sign] > fit[other]
-    # Such as 1,234.50 and 1,234,567: the other sign separates thousands.
-    grouped = (
-        text.str.contains(other, regex=False) & read[other][n].isna() for n, text in texts.items()
-    )
-    if decided and any(each.any() for each in grouped):
+    sign: Decimal = "." if fit["."] >= fit[","] else ","
+    is_decided, other = fit["."] != fit[","], _OTHER[sign]
+    holds_other = {n: text.str.contains(other, regex=False, na=False) for n, text in texts.items()}
+    # Such as 1,234.50: the other sign separates thousands.
+    groups = (holds_other[n] & read[sign][n].notna() & read[other][n].isna() for n in texts)
+    if is_decided and any(column.any() for column in groups):
         return sign
     for name, text in texts.items():
         either = (read["."][name] - read[","][name]).abs() > 0
-        if decided:
-            either &= text.str.contains(other, regex=False) & (name != "volume")
+        if is_decided:
+            either &= holds_other[name] & (name != "volume")
         if either.any():
             raise DataError(
                 f"{where.cell(either, name)}: {text[either].iloc[0]!r} may have a decimal sign or "
