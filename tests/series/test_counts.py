@@ -10,7 +10,7 @@ from forecaster.series.combination.counts import (
     learn_counts,
     vary_as_counts,
 )
-from forecaster.series.combination.nature import as_usual, natures_of
+from forecaster.series.combination.nature import Nature, as_usual
 
 ROWS, HOURS = 60, 1344
 
@@ -83,7 +83,10 @@ def test_long_series_without_a_zero_are_counts_in_a_panel_of_counts_if_they_vary
         for name, values in y.items()
     )
     panel = fc.load_panel(frame)
-    natures = natures_of(panel, ())
+    natures = {
+        name: Nature.of(times, values, ())
+        for name, (values, times) in zip(panel.ids, panel.rows(), strict=True)
+    }
     made = as_usual(natures, panel, (), counts=True)
     assert {name for name, nature in made.items() if nature.counts} == {*parts, "often"}
     assert not made["often"].logarithmic and made["steady"].logarithmic

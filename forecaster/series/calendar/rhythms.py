@@ -106,12 +106,9 @@ def rhythm_of(times: Shaped[np.ndarray, " row"]) -> str:
     return alias if alias in RHYTHMS else ""
 
 
-def _months(times: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    return times.astype("datetime64[M]").astype(np.int64)
-
-
-def _hours(times: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    return times.astype("datetime64[h]").astype(np.int64)
+def _numbers(times: Shaped[np.ndarray, "..."], unit: str) -> Int[np.ndarray, "..."]:
+    """Return months or hours since 1970; ``unit``: as of NumPy's dates."""
+    return times.astype(f"datetime64[{unit}]").astype(np.int64)
 
 
 def _weeks(times: Shaped[np.ndarray, "..."], weekday: int) -> Int[np.ndarray, "..."]:
@@ -278,13 +275,14 @@ RHYTHMS: Mapping[str, Rhythm] = MappingProxyType(
         "M": Rhythm(
             "M", 12, {"trading days": 5.0, "holidays": 5.0},
             {"trading days": 7, "holidays": len(_WINDOWS)}, fewest=60, least=36, most=200,
-            latest=1200, numbers=_months,
+            latest=1200, numbers=functools.partial(_numbers, unit="M"),
             special=functools.partial(_between, block=_block_of_months),
         ),
         "h": Rhythm(
             "h", 168, {"holidays": 1.0, "month": 0.5, "year": 2.0},
             GROUPS | {"holidays": (1 + 2 * _WAVES) * GROUPS["holidays"]},
-            fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24, numbers=_hours,
+            fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24,
+            numbers=functools.partial(_numbers, unit="h"),
             special=_hours_between,
         ),
         **{

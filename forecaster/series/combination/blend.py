@@ -261,12 +261,8 @@ def _kept(z: Steps, season: int, expected: Bool[np.ndarray, " step"]) -> Bool[np
     opened = shift((z != 0).astype(float), season) == 1
     counts = np.cumsum([expected, expected & (z != 0), opened, opened & (z == 0)], axis=1)
     closed, reopened, others, ended = counts
-    of_closed, of_others, of_all = (
-        (changed + 0.5) / (known + 1)
-        for known, changed in (
-            (closed, reopened), (others, ended), (closed + others, reopened + ended)
-        )
-    )  # fmt: skip
+    pairs = (closed, reopened), (others, ended), (closed + others, reopened + ended)
+    of_closed, of_others, of_all = ((changed + 0.5) / (known + 1) for known, changed in pairs)
     sure = np.minimum(of_closed, of_all) <= _RARELY
     return sure & (np.maximum(of_closed, of_others) <= _SOMETIMES)
 

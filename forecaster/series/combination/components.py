@@ -212,13 +212,11 @@ def _is_young(rows: int, kind: Kind, pool: Pool | None) -> bool:
 
 
 def _linear(rows: Sequence[Row], kind: Kind, pool: Pool | None, horizon: int) -> list[Linear]:
+    seasons, yearly = kind.lags
     if pool is not None:
-        return fit_linear(rows, kind.seasons, pool, yearly=kind.yearly)
-    made: list[Linear] = []
-    for row in rows:
-        own = learn_pool([row], kind.seasons, horizon, yearly=kind.yearly)
-        made += fit_linear([row], kind.seasons, own, yearly=kind.yearly)
-    return made
+        return fit_linear(rows, seasons, pool, yearly=yearly)
+    own = [(row, learn_pool([row], seasons, horizon, yearly=yearly)) for row in rows]
+    return [fit_linear([row], seasons, of, yearly=yearly)[0] for row, of in own]
 
 
 def components_ahead(

@@ -159,17 +159,6 @@ def _unit_of(values: Float[np.ndarray, " row"]) -> float:
     return 2.0 ** int(np.frexp(largest)[1] - 1)
 
 
-def natures_of(panel: Panel, seasons: Sequence[int] | None) -> dict[str, Nature]:
-    """Return the :class:`Nature` of each series of a panel, by name, without classical models.
-
-    ``seasons``: given by the user, or None to find
-    """
-    return {
-        name: Nature.of(times, values, seasons)
-        for name, (values, times) in zip(panel.ids, panel.rows(), strict=True)
-    }
-
-
 def as_usual(
     natures: Mapping[str, Nature], panel: Panel, common: Sequence[int], *, counts: bool
 ) -> dict[str, Nature]:

@@ -29,7 +29,6 @@ from forecaster.series.combination.nature import (
     Nature,
     as_usual,
     common_seasons,
-    natures_of,
     usually_counts,
 )
 from forecaster.series.features.known_effects import (
@@ -112,7 +111,11 @@ class AnySeries(Transform):
     def with_series(self, panel: Panel, season: int | Sequence[int] | None) -> Self:
         """Return the transform with further series; ``season``: steps in one, or in several."""
         given = (season,) if isinstance(season, int) else season
-        made = natures_of(panel, given if self.name == "combined" else ())
+        given = given if self.name == "combined" else ()
+        made = {
+            name: Nature.of(times, values, given)
+            for name, (values, times) in zip(panel.ids, panel.rows(), strict=True)
+        }
         shared = self.learned
         made = as_usual(made, panel, shared.common_seasons, counts=shared.usually_counts)
         return super().with_series(panel, season)._with_natures(made)

@@ -37,10 +37,7 @@ class UsableRows(NamedTuple):
         bad = _without_logarithm(panel, needed)
         any_value = self.takes_any and not self.of_prices
         kind = Kind.NO_LONGER_POSITIVE if any_value else Kind.NOT_POSITIVE
-        reasons = {
-            panel.ids[row]: self._skipped_at(int(row), int(np.argmax(bad[row])), kind)
-            for row in np.flatnonzero(bad.any(1))
-        }
+        reasons = self._skipped(bad, kind)
         for row in np.flatnonzero(panel.constant() & (not self.takes_any)):
             reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
         return reasons
@@ -50,12 +47,7 @@ class UsableRows(NamedTuple):
         if not self.takes_any:
             return {}
         far = _far_from_earlier(self.panel, self.relative)
-        return {
-            self.panel.ids[row]: self._skipped_at(
-                int(row), int(np.argmax(far[row])), Kind.TOO_FAR_APART
-            )
-            for row in np.flatnonzero(far.any(1))
-        }
+        return self._skipped(far, Kind.TOO_FAR_APART)
 
     def ends(self) -> Int[np.ndarray, " series"]:
         """Return the position of each series' first row that no forecast can be made from.
@@ -81,6 +73,13 @@ class UsableRows(NamedTuple):
             return self.panel
         before = np.arange(len(self.panel.times)) < end[:, None]
         return dataclasses.replace(self.panel, mask=self.panel.mask & before)
+
+    def _skipped(self, bad: Bool[np.ndarray, "series time"], kind: Kind) -> dict[str, Skipped]:
+        """Return the series with bad rows, and the reason for the first of them."""
+        return {
+            self.panel.ids[row]: self._skipped_at(int(row), int(np.argmax(bad[row])), kind)
+            for row in np.flatnonzero(bad.any(1))
+        }
 
     def _skipped_at(self, row: int, position: int, kind: Kind) -> Skipped:
         """Return the reason to skip a series for its value at a position of the time axis."""

@@ -1,13 +1,12 @@
 """Draw the rows of some series."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from forecaster.errors import Skipped, UsageError, check_names, listed
+from forecaster.errors import Skipped, UsageError, check_names, listed, near
 from forecaster.series.showing import as_written, axes_of
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def series_to_draw(
     names = [unique_ids] if isinstance(unique_ids, str) else list(dict.fromkeys(unique_ids))
     for name in names:
         if name not in ids:
-            close = difflib.get_close_matches(name.upper(), ids, 3) or ids[:3]
+            close = near(ids, name) or ids[:3]
             reason = f": {skipped[name]}" if name in skipped else ""
             raise UsageError(
                 f"{name!r} is not in the panel{reason}; there are e.g. {listed(close)}"

@@ -54,14 +54,12 @@ class OwnEnds:
 
     def restored(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a long frame of forecasts with each series' own times in ``ds`` and ``cutoff``."""
-        shift_of = dict(zip(self.ids, self.shifts.tolist(), strict=True))
-        shifts = np.array([shift_of[name] for name in frame["unique_id"]], int)
-
-        def own(name: str) -> Shaped[np.ndarray, " row"]:
-            at = np.searchsorted(self.times, frame[name].to_numpy(self.times.dtype))
-            return self.times[at - shifts]
-
-        return frame.assign(ds=own("ds"), cutoff=own("cutoff"))
+        shifts = frame["unique_id"].map(dict(zip(self.ids, self.shifts, strict=True))).to_numpy(int)
+        ds, cutoff = (
+            self.times[np.searchsorted(self.times, frame[name].to_numpy(self.times.dtype)) - shifts]
+            for name in ("ds", "cutoff")
+        )
+        return frame.assign(ds=ds, cutoff=cutoff)
 
 
 def counts_from_one(panel: Panel) -> bool:

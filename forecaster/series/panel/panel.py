@@ -400,9 +400,8 @@ class Panel:
         late = pd.Timestamp(self.times[-1]) if end is None else end_of_day(end)
         keep = (self.times >= first.to_datetime64()) & (self.times <= late.to_datetime64())
         mask = self.mask[:, keep]
-        there = [bool(row.any()) for row in mask]
-        ids = [name for name, some in zip(self.ids, there, strict=True) if some]
-        gone = [name for name, some in zip(self.ids, there, strict=True) if not some]
+        ids = [name for name, row in zip(self.ids, mask, strict=True) if row.any()]
+        gone = set(self.ids).difference(ids)
         if ids:
             last = show_time(self.times[-1] if end is None else end)
             reason = Skipped(Kind.NO_ROWS, first=show_time(first), last=last)

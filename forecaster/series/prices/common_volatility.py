@@ -113,18 +113,14 @@ class CommonVolatility(NamedTuple):
         )
 
 
-def peers_among(ids: Sequence[str], most: int = _PEERS) -> tuple[str, ...]:
-    """Return a sample of series, in their order. Which they are depends on their names alone."""
-    return tuple(ids[int(row)] for row in sampled_names(ids, most))
-
-
 def peers_at(end: Any, latest: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a sample of the series that show the market's state at a time, in their order.
 
     They have rows within the month before. ``latest``: the time of each series' latest row
     """
     month = np.timedelta64(_MONTH, "D") if isinstance(end, np.datetime64) else _MONTH
-    return peers_among([name for name, last in latest.items() if last >= end - month])
+    lately = [name for name, last in latest.items() if last >= end - month]
+    return tuple(lately[int(row)] for row in sampled_names(lately, _PEERS))
 
 
 def latest_times(panel: Panel) -> dict[str, Any]:
@@ -168,9 +164,9 @@ def learn_common_volatility(
     if panel.mask.sum(1).max(initial=0) < _FEWEST_ROWS:
         return None
     peers, market = (() if part is None else part.ids for part in (panel.peers, panel.market))
-    names = peers_among(panel.ids, _LEARNED)
-    chosen = np.isin(np.array(panel.ids, object), np.array(names, object))
-    inputs, returns, histories = _examples(panel.only(names), horizon)
+    chosen = sampled_names(panel.ids, _LEARNED)
+    some = panel.only([panel.ids[int(row)] for row in chosen])
+    inputs, returns, histories = _examples(some, horizon)
     usable = np.isfinite(returns).all(-1) & np.isfinite(inputs[..., decisive_term(peers)])
     usable &= np.arange(int(usable.shape[1])) >= histories.first[:, None] + _BEFORE
     early, late = (part & usable for part in _divided(histories, horizon, held_back[chosen]))
