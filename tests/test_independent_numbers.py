@@ -1,7 +1,7 @@
 """Recompute the numbers of an evaluation by other means: explicit formulas, and ``arch``.
 
-Everything is recomputed from the prices of a few simulated stocks and from the command's output,
-without code of the package.
+Everything is recomputed from the prices and from the command's output, without code of the
+package, for a few simulated stocks.
 """
 
 import itertools
@@ -36,9 +36,8 @@ def folder(prices, settings, tmp_path_factory):
     here = tmp_path_factory.mktemp("independent")
     prices.to_parquet(here / "prices.parquet", index=False)
     result = run(
-        "evaluate", "--source", f"files:{here / 'prices.parquet'}",
-        "--config", settings, "--windows", WINDOWS, "--baselines", "naive,ewma,garch",
-        "--mask", "none",
+        "evaluate", "--source", f"files:{here / 'prices.parquet'}", "--config", settings,
+        "--windows", WINDOWS, "--baselines", "naive,ewma,garch", "--mask", "none",
         "--output", here / "out", "--home", here / "home",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -104,7 +103,8 @@ def test_crps_and_coverage_by_their_formulas(forecasts, scores, model):
 def test_mase_is_scaled_by_what_was_known_at_the_first_cutoff(scores, adjusted, forecasts):
     first = forecasts["cutoff"].min()
     for (name, model, horizon), row in scores.iterrows():  # pyright: ignore[reportGeneralTypeIssues]
-        days = adjusted[name][:first].to_numpy()
+        series = adjusted[name]
+        days = series[:first].to_numpy()
         # The season of daily prices is a week of five sessions.
         scale = np.abs(days[5:] - days[:-5]).mean()
         assert row["mase"] == pytest.approx(row["mae"] / scale, rel=1e-6), (model, horizon)
@@ -122,7 +122,8 @@ def drift_of_a_row(prices: pd.Series) -> float:
 def test_ewma_by_its_recursion(forecasts, adjusted):
     from statistics import NormalDist
 
-    for name, series in adjusted.items():
+    for name in list(adjusted)[:5]:
+        series = adjusted[name]
         part = with_horizon(forecasts[forecasts["unique_id"] == name])
         fitted_until = part["cutoff"].min()
         for row in part.iloc[:: 7 * HORIZON].to_dict("records"):
@@ -141,7 +142,8 @@ def test_garch_by_its_recursion_from_an_estimate_of_our_own(forecasts, adjusted)
     from arch import arch_model
     from scipy.stats import t as student_t
 
-    for name, series in adjusted.items():
+    for name in list(adjusted)[:5]:
+        series = adjusted[name]
         part = with_horizon(forecasts[forecasts["unique_id"] == name])
         returns = 100 * np.diff(np.log(series.to_numpy()))
         known = series.index.get_loc(part["cutoff"].min())

@@ -7,12 +7,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.evaluation import BacktestOptions
-from forecaster.evaluation.backtest.evaluation import FORECASTS
-from forecaster.files import Home
 from forecaster.forecasting import FORECAST_BY, Method
-from forecaster.ingest import open_source
-from forecaster.pipeline import DataRequest, evaluate_from_home
 from forecaster.series import with_peers
 
 SERIES, MOST_LATER, HORIZON, WINDOWS = 14, 300, 2, 3
@@ -93,26 +88,6 @@ def test_neither_do_they_in_random_panels(kind, networks, refit):
     for seed in (1, 2):
         for later in LATER:
             check(kind, seed, later, networks=networks, refit=refit)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*series")
-def test_neither_do_they_by_the_command_in_one_shard_or_in_several(tmp_path, monkeypatch):
-    made = []
-    for later in (0, 60):
-        file = tmp_path / f"{later}.parquet"
-        prices("prices", 0, later, networks=True).to_parquet(file)
-        for shard in (500, 4):
-            monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", shard)
-            evaluation = evaluate_from_home(
-                Home(tmp_path / f"{later} {shard}"), DataRequest(open_source(f"files:{file}")),
-                config(networks=True), BacktestOptions(WINDOWS, 1, ("naive",), refit=2),
-            )  # fmt: skip
-            made.append(pd.read_parquet(evaluation.folder / FORECASTS))
-    keys = ["unique_id", "cutoff", "ds"]
-    first, *others = (frame.sort_values(keys, ignore_index=True) for frame in made)
-    for other in others:
-        pd.testing.assert_frame_equal(first, other, check_exact=True)
 
 
 def test_the_state_of_the_market_is_that_of_series_with_rows_in_the_last_month():

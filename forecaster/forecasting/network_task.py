@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Generic, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from forecaster import swarm
 from forecaster.forecasting.bands.distribution import loss_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.networks import OwnNetwork, functions
+from forecaster.forecasting.networks import OwnNetwork, functions, gather
 from forecaster.forecasting.windows import (
     MODES,
     AnyArray,
@@ -23,7 +23,6 @@ from forecaster.forecasting.windows import (
     Step,
     TrainingMode,
     Windows,
-    gather,
 )
 from forecaster.series import Transformed
 
@@ -78,6 +77,7 @@ def split_of(config: Config, steps: int) -> Split:
     )  # fmt: skip
 
 
+@functools.lru_cache(maxsize=8)  # so that another fit of these sizes compiles nothing
 def make_task(
     config: Config,
     split: Split,
@@ -98,40 +98,33 @@ def make_task(
     mode = MODES[config.training_mode](split)
     mean_loss = make_loss(config, mode, features, network)
 
-    def take(data: Series[Array], windows: Windows) -> Examples:
-        examples = cut(mode, data, windows.starts, data.first, data.boundary)
+    def parts(data: Any) -> tuple[Series[Array], Params | None]:
+        return (data.series, data.start) if started else (data, None)
+
+    def whole(params: Params, start: Params | None) -> Params:
+        return params if start is None else jax.tree.map(jnp.add, params, start)
+
+    def take(data: Any, windows: Windows) -> tuple[Params | None, Examples]:
+        series, start = parts(data)
+        examples = cut(mode, series, windows.starts, series.first, series.boundary)
         used = windows.used[:, None, None]
-        return examples._replace(targets=jnp.where(used, examples.targets, jnp.nan))
+        return start, examples._replace(targets=jnp.where(used, examples.targets, jnp.nan))
 
-    def validate(
-        params: Params, data: Series[Array], hyperparams: swarm.Hyperparams
-    ) -> Float[Array, ""]:
+    def validate(params: Params, data: Any, hyperparams: swarm.Hyperparams) -> Float[Array, ""]:
+        series, start = parts(data)
         starts = jnp.asarray(mode.validation_starts())
-        earliest = jnp.maximum(data.first, data.boundary)
-        return mean_loss(params, cut(mode, data, starts, earliest, split.steps - 1))
+        earliest = jnp.maximum(series.first, series.boundary)
+        examples = cut(mode, series, starts, earliest, split.steps - 1)
+        return mean_loss(whole(params, start), examples)
 
-    def batches(data: Series[Array], key: Array):
-        return mode.batches(key, data.span, config.batch_size)
-
-    if not started:
-        return swarm.Task(
-            init=init,
-            loss=lambda params, batch, key, hyperparams: mean_loss(params, batch, key),
-            batches=batches,
-            take=take,
-            validate=validate,
-            optimizer=swarm.inject_hyperparams(swarm.adamw),
-        )
     return swarm.Task(
-        init=lambda key: jax.tree.map(jnp.zeros_like, init(key)),
+        init=(lambda key: jax.tree.map(jnp.zeros_like, init(key))) if started else init,
         loss=lambda params, batch, key, hyperparams: mean_loss(
-            _sum(params, batch[0]), batch[1], key
+            whole(params, batch[0]), batch[1], key
         ),
-        batches=lambda data, key: batches(data.series, key),
-        take=lambda data, windows: (data.start, take(data.series, windows)),
-        validate=lambda params, data, hyperparams: validate(
-            _sum(params, data.start), data.series, hyperparams
-        ),
+        batches=lambda data, key: mode.batches(key, parts(data)[0].span, config.batch_size),
+        take=take,
+        validate=validate,
         optimizer=swarm.inject_hyperparams(swarm.adamw),
     )
 
@@ -163,10 +156,6 @@ class Started(NamedTuple):
 
     series: Series[Array]
     start: Params
-
-
-def _sum(params: Params, start: Params) -> Params:
-    return jax.tree.map(jnp.add, params, start)
 
 
 class Examples(NamedTuple):
@@ -206,11 +195,3 @@ def cut(
     targets = jnp.take(data.targets, origins, axis=0, mode="clip")
     counted = jnp.broadcast_to(data.counted, starts.shape)
     return Examples(inputs, valid, jnp.where(inside, targets, jnp.nan), counted)
-
-
-@functools.lru_cache(maxsize=8)
-def cached_task(
-    config: Config, split: Split, features: int, network: OwnNetwork | None, *, started: bool
-) -> swarm.Task:
-    """Return :func:`make_task`, cached, so that another fit of these sizes compiles nothing."""
-    return make_task(config, split, features, network, started=started)

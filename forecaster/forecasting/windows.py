@@ -68,15 +68,20 @@ class Split:
         """The steps whose forecasts are validated, for members that hold back the most."""
         return np.arange(self.steps - self.validation - 1, self.steps - 1)
 
-    def target_steps(self, origins: Int[AnyArray, "*origins"]) -> Int[AnyArray, "*origins horizon"]:
-        """Return the target steps of the forecasts made at these steps."""
-        return origins[..., None] + 1 + np.arange(self.horizon)
-
     def targets_within(
         self, origins: Int[AnyArray, "*origins"], earliest: Step, latest: Step
     ) -> Bool[AnyArray, "*origins horizon"]:
         """Return which targets count: up to ``latest``, of forecasts made since ``earliest``."""
-        return (origins >= earliest)[..., None] & (self.target_steps(origins) <= latest)
+        targets = origins[..., None] + 1 + np.arange(self.horizon)
+        return (origins >= earliest)[..., None] & (targets <= latest)
+
+    def starts(
+        self, part: Float[Array, "*window"], first: Steps, boundary: Steps
+    ) -> Int[Array, "*window"]:
+        """Return the first steps of windows at a share ``part`` of a training span, in [0, 1)."""
+        latest = boundary - self.lookback
+        earliest = jnp.minimum(first, latest)
+        return earliest + (part * (latest - earliest + 1)).astype(int)
 
 
 class Windows(NamedTuple):
@@ -123,17 +128,9 @@ class Sequence:
         keys = jax.vmap(lambda step: jax.random.fold_in(key, step))(steps)
         part = jax.vmap(lambda k: jax.random.uniform(k, (batch_size,)))(keys)
         offset = (jnp.arange(batch_size) + part) / batch_size
-        starts = self.starts(offset, *span)
+        starts = self.split.starts(offset, *span)
         active = steps < jnp.maximum(1, self._covering_batches(span, batch_size))
         return Windows(starts, jnp.ones(starts.shape, bool)), active
-
-    def starts(
-        self, part: Float[Array, "*window"], first: Steps, boundary: Steps
-    ) -> Int[Array, "*window"]:
-        """Return the first steps of windows at a share ``part`` of a training span, in [0, 1)."""
-        latest = boundary - self.split.lookback
-        earliest = jnp.minimum(first, latest)
-        return earliest + (part * (latest - earliest + 1)).astype(int)
 
     def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
         """Return all steps of the windows after the burn-in."""
@@ -178,13 +175,6 @@ class Windowed:
         )
         return Windows(drawn - lookback + 1, used), active
 
-    def starts(
-        self, part: Float[Array, "*window"], first: Steps, boundary: Steps
-    ) -> Int[Array, "*window"]:
-        """Return the first steps of windows at a share ``part`` of a training span, in [0, 1)."""
-        whole = jnp.minimum(first, boundary - self.split.lookback)
-        return whole + (part * (boundary - self.split.lookback - whole + 1)).astype(int)
-
     def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
         """Return the last step of each window."""
         return starts[..., None] + self.split.lookback - 1
@@ -200,24 +190,3 @@ TrainingMode: TypeAlias = Sequence | Windowed
 ``last_only``: whether a network has outputs at the last step of a window alone
 """
 MODES: dict[str, type[TrainingMode]] = {"sequence": Sequence, "windowed": Windowed}
-
-
-def gather(
-    features: Float[Array, "step feature"],
-    first: Step,
-    starts: Int[Array, " window"],
-    lookback: int,
-) -> tuple[Float[Array, "window lookback feature"], Float[Array, "window lookback"]]:
-    """Cut windows out of one history.
-
-    - ``features``: the features of every step
-    - ``first``: the first step that may be an input
-    - ``starts``: the first step of each window, which may be negative
-    - ``lookback``: steps of a window
-
-    Returns inputs, zero in the padding, and a mask, 1.0 for an input.
-    """
-    steps = starts[:, None] + jnp.arange(lookback)  # (window, lookback)
-    valid = (steps >= first).astype(features.dtype)
-    inputs = jnp.take(features, steps, axis=0, mode="clip")
-    return inputs * valid[..., None], valid

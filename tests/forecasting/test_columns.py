@@ -1,10 +1,8 @@
 """The names of forecast columns, parsed and built."""
 
 import numpy as np
-import pytest
 
 from forecaster.forecasting import (
-    bounds_of,
     columns_of_quantiles,
     levels_of,
     models_of,
@@ -12,26 +10,11 @@ from forecaster.forecasting import (
     quantiles_of,
     renamed_columns,
 )
-from forecaster.forecasting.bands.columns import Bound
 
 FRAME = [
     "unique_id", "ds", "cutoff", "y", "LSTM", "LSTM-lo-80", "LSTM-hi-80", "LSTM-lo-97.5",
     "LSTM-hi-97.5", "Naive", "my-lo-model", "my-lo-model-lo-50", "my-lo-model-hi-50", "horizon",
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("column", "bound", "quantile"),
-    [
-        ("LSTM-lo-80", Bound("LSTM", "lo", "80"), 0.1),
-        ("LSTM-hi-80", Bound("LSTM", "hi", "80"), 0.9),
-        ("LSTM-hi-97.5", Bound("LSTM", "hi", "97.5"), 0.9875),
-        ("my-lo-model-lo-50", Bound("my-lo-model", "lo", "50"), 0.25),
-    ],
-)
-def test_a_bound_is_parsed_and_written(column, bound, quantile):
-    assert Bound.parse(column) == bound
-    assert column in bounds_of(bound.model, bound.level) and bound.quantile == quantile
 
 
 def test_a_frame_says_its_models_levels_and_quantiles():

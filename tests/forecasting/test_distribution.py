@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import special, stats
+from scipy import stats
 
 from forecaster.forecasting.bands.distribution import (
     Distribution,
-    _log_gamma_ratio,
     loss_of,
     said_by,
 )
@@ -88,16 +87,6 @@ def test_the_loss_is_scipys_negative_log_density_of_counts_that_of_a_normal_dist
     np.testing.assert_allclose(got[2:], expected[2:], rtol=2e-4, atol=2e-5)
     near = np.abs((targets - location) / scale)[:2] < 3
     np.testing.assert_allclose(got[:2][near], expected[:2][near], rtol=5e-3, atol=2e-3)
-
-
-def test_the_constant_of_students_t_is_right_to_the_last_digits():
-    x = jnp.geomspace(1.05, 1e5, 500)
-    exact = np.asarray(x, np.float64)
-    expected = special.gammaln(exact + 0.5) - special.gammaln(exact)
-    np.testing.assert_allclose(_log_gamma_ratio(x), expected, rtol=3e-7, atol=3e-7)
-    slope = jax.vmap(jax.grad(_log_gamma_ratio))(x)
-    expected = special.digamma(exact + 0.5) - special.digamma(exact)
-    np.testing.assert_allclose(slope, expected, rtol=2e-6)
 
 
 @pytest.mark.parametrize("out", [-1e3, 1e3])

@@ -94,20 +94,16 @@ def test_training_targets_and_validation_do_not_overlap(panel, config):
     assert (before.report["validation_loss"] != after.report["validation_loss"]).all()
 
 
-def test_untrained_means_unchanged_with_the_current_volatility(panel, config):
-    still = dataclasses.replace(config, learning_rate=1e-12, premium=None)
-    frame = fc.predict(fc.fit(panel, still, seed=1), panel)
-    last = np.repeat(panel.channel("close")[:, -1], 3)
-    np.testing.assert_allclose(frame["LSTM"], last, rtol=1e-5)
-    np.testing.assert_allclose(frame["probability_of_rise"], 0.5, atol=1e-3)
-
-
-def test_untrained_means_the_premium_where_there_is_one(panel, config):
-    model = fc.fit(panel, dataclasses.replace(config, learning_rate=1e-12), seed=1)
-    assert model.networks.drift is not None
-    ahead = np.exp(model.networks.drift.per_row[:, :1] * np.arange(1, 4))
-    expected = (panel.channel("close")[:, -1:] * ahead).ravel()
-    np.testing.assert_allclose(fc.predict(model, panel)["LSTM"], expected, rtol=1e-5)
+@pytest.mark.parametrize("premium", [None, 0.05])
+def test_untrained_means_the_premium_or_unchanged_without_one(panel, config, premium):
+    still = dataclasses.replace(config, learning_rate=1e-12, premium=premium)
+    model = fc.fit(panel, still, seed=1)
+    frame, drift = fc.predict(model, panel), model.networks.drift
+    assert (drift is None) == (premium is None)
+    move = np.zeros((len(panel.ids), 1)) if drift is None else drift.per_row[:, :1]
+    expected = panel.channel("close")[:, -1:] * np.exp(move * np.arange(1, 4))
+    np.testing.assert_allclose(frame["LSTM"], expected.ravel(), rtol=1e-5)
+    assert premium or np.allclose(frame["probability_of_rise"], 0.5, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,11 @@
 """Networks that start from one of all series, and their averages."""
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
 from forecaster.series.panel.panel import Panel
-
-
-@pytest.fixture(scope="module")
-def pooled(config) -> fc.Config:
-    return dataclasses.replace(config, start="pooled", members=2)
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +19,6 @@ def waves() -> Panel:
             y[t] = -0.9 * (y[t - 1] - y[t - 2]) + y[t - 1] + random.normal()
         parts.append(pd.DataFrame({"unique_id": f"s{k:02d}", "ds": np.arange(160), "y": y}))
     return Panel.from_frame(pd.concat(parts))
-
-
-def test_the_same_seed_gives_the_same_bits_and_saved_models_forecast_alike(panel, pooled, tmp_path):
-    model = fc.fit(panel, pooled, seed=1)
-    frame = fc.predict(model, panel)
-    pd.testing.assert_frame_equal(
-        frame, fc.predict(fc.fit(panel, pooled, seed=1), panel), check_exact=True
-    )
-    loaded = fc.load(fc.save(model, tmp_path / "model"))
-    pd.testing.assert_frame_equal(frame, fc.predict(loaded, panel), check_exact=True)
-    some = [panel.ids[3], panel.ids[0]]
-    part = fc.predict(model.only(some), panel.only(some)).set_index("unique_id")
-    pd.testing.assert_frame_equal(part, frame.set_index("unique_id").loc[some], check_exact=True)
 
 
 @pytest.mark.slow

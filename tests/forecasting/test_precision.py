@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 
 import forecaster as fc
-from forecaster.swarm.native import library
 
 
 @pytest.fixture
@@ -34,15 +33,3 @@ def test_a_model_of_bfloat16_learns_keeps_its_precision_and_its_bits(
     alone = fc.fit(panel.only(panel.ids[2:3]), half, seed=1)
     mine = forecast[forecast["unique_id"] == panel.ids[2]].reset_index(drop=True)
     assert mine.equals(fc.predict(alone, panel.only(panel.ids[2:3])).reset_index(drop=True))
-
-
-def test_without_matrix_units_the_model_is_that_of_float32(panel, half, monkeypatch):
-    monkeypatch.setattr(library, "bfloat16_status", lambda: (None, "there are none"))
-    half = dataclasses.replace(half, hidden=6)  # so that no compiled program of the test above fits
-    if library.kernel_status()[0] is None:
-        pytest.skip("JAX alone rounds")
-    model = fc.fit(panel, half, seed=1)
-    assert model.provenance["products"] == "float32 in place of bfloat16 (there are none)"
-    full = fc.fit(panel, dataclasses.replace(half, precision="float32"), seed=1)
-    assert full.provenance["products"] == "float32"
-    assert fc.predict(model, panel).equals(fc.predict(full, panel))

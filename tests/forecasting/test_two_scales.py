@@ -117,30 +117,22 @@ def test_no_forecast_of_the_past_sees_a_later_row(market):
     assert not frames[0]["y"].equals(frames[1]["y"])
 
 
-@pytest.fixture(scope="module")
-def homes(prices, tmp_path_factory):
-    """A home with a fit in one piece, and one with the same fit in shards of five series."""
-    folder = tmp_path_factory.mktemp("scales")
+def test_the_command_reads_the_peers_of_a_single_ticker(prices, tmp_path, monkeypatch):
+    """Also where the series were fitted in shards of five."""
     # Eight more are refused; their number must not be taken for that of a shard's series.
     twice = prices[prices["ticker"] == "S00"].iloc[[0, *range(520)]]
     refused = [twice.assign(ticker=f"X{number}") for number in range(8)]
-    pd.concat([prices, *refused]).to_csv(folder / "p.csv", index=False)
-    (folder / "c.toml").write_text("\n".join(f"{name} = {value}" for name, value in SMALL.items()))
-    fit = ("fit", "--source", f"files:{folder / 'p.csv'}", "--config", folder / "c.toml")
-    assert run(*fit, "--home", folder / "whole").exit_code == 3
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 5)
-        done = run(*fit, "--home", folder / "shards")
-    assert done.exit_code == 3, done.output
-    return folder / "whole", folder / "shards"
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_command_reads_the_peers_of_a_single_ticker(homes, number):
-    home = homes[number]
-    made = run("predict", "S07", "--home", home, "--output", home / "one.csv")
-    assert made.exit_code == 0 and "state of the market" not in made.output
-    assert run("predict", "--all", "--home", home, "--output", home / "all.csv").exit_code == 0
-    every = pd.read_csv(home / "all.csv")
-    wanted = every[every["unique_id"] == "S07"].reset_index(drop=True)
-    pd.testing.assert_frame_equal(pd.read_csv(home / "one.csv"), wanted, check_exact=True)
+    pd.concat([prices, *refused]).to_csv(tmp_path / "p.csv", index=False)
+    settings = "\n".join(f"{name} = {value}" for name, value in SMALL.items())
+    (tmp_path / "c.toml").write_text(settings)
+    fit = ("fit", "--source", f"files:{tmp_path / 'p.csv'}", "--config", tmp_path / "c.toml")
+    for shard in (100, 5):
+        home = tmp_path / str(shard)
+        monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", shard)
+        assert run(*fit, "--home", home).exit_code == 3
+        made = run("predict", "S07", "--home", home, "--output", home / "one.csv")
+        assert made.exit_code == 0 and "state of the market" not in made.output
+        assert run("predict", "--all", "--home", home, "--output", home / "all.csv").exit_code == 0
+        every = pd.read_csv(home / "all.csv")
+        wanted = every[every["unique_id"] == "S07"].reset_index(drop=True)
+        pd.testing.assert_frame_equal(pd.read_csv(home / "one.csv"), wanted, check_exact=True)

@@ -151,7 +151,8 @@ def spread_at_origins(
     series, origins, horizon = scores.shape
     ahead, prior = np.arange(1, horizon + 1), prior[..., None, :]
     sizes, factor = np.abs(scores) / (_MEAN_SIZE * prior), np.ones((series, origins))
-    usual, recent = (_Average(weight, decay, series) for weight, decay in _FACTORS)
+    # Of both factors of each series: the weighted sums of values and of ones, and the means.
+    sums, means = np.zeros((2, 2, series)), np.ones((2, series))
     for now in range(origins):
         # For each horizon h, the latest origin whose outcome is known: now - h - 1.
         latest = np.full((series, horizon), np.nan)
@@ -160,26 +161,10 @@ def spread_at_origins(
         weight = np.isfinite(latest) / ahead
         mean, total = np.where(weight > 0, weight * latest, 0.0).sum(1), weight.sum(1)
         mean = np.divide(mean, total, out=np.full(series, np.nan), where=total > 0)
-        factor[:, now] = usual.after(mean) * recent.after(mean / usual.value)
+        for number, (one, decay) in enumerate(_FACTORS):
+            value = mean / means[0] if number else mean
+            known = np.isfinite(value)
+            sums[number] = np.where(known, decay * sums[number] + [value, known], sums[number])
+            means[number] = (one + sums[number, 0]) / (one + sums[number, 1])
+        factor[:, now] = means[0] * means[1]
     return prior * factor[:, :, None]
-
-
-class _Average:
-    """Exponentially weighted means of series, shrunk to 1.
-
-    - ``weight``: of the value 1, as a number of values; it does not decay
-    - ``decay``: factor on the weight of a value, with each later value
-    """
-
-    def __init__(self, weight: float, decay: float, series: int):
-        self._prior, self._decay = weight, decay
-        self._total, self._weight = np.zeros(series), np.zeros(series)
-        self.value = np.ones(series)
-
-    def after(self, values: Float[np.ndarray, " series"]) -> Float[np.ndarray, " series"]:
-        """Return the means with the next values; one whose value is NaN stays as it is."""
-        known = np.isfinite(values)
-        self._total = np.where(known, self._decay * self._total + values, self._total)
-        self._weight = np.where(known, self._decay * self._weight + 1, self._weight)
-        self.value = (self._prior + self._total) / (self._prior + self._weight)
-        return self.value

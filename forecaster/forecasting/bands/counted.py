@@ -63,15 +63,10 @@ class Counted(Distribution):
         """Return the distributions, those of counts as such."""
         return Counted(made.location, made.scale, made.dof, units)
 
-    def latest(self, count: int) -> Distribution:
-        """Return the distributions of the latest ``count`` origins, the second axis."""
-        parts = (part[:, -count:] for part in self.units[1:])
-        return Counted.of(super().latest(count), Units(self.units.counted, *parts))
-
-    def repeated(self, count: int) -> Distribution:
-        """Return each distribution ``count`` times along the second axis, the origins."""
-        parts = (np.repeat(part, count, axis=1) for part in self.units[1:])
-        return Counted.of(super().repeated(count), Units(self.units.counted, *parts))
+    def at(self, origins: slice | Int[np.ndarray, " some"]) -> Distribution:
+        """Return the distributions of some origins, the second axis."""
+        units = Units(self.units.counted, *(part[:, origins] for part in self.units[1:]))
+        return Counted.of(super().at(origins), units)
 
     def scores(self, values: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """Return the normal scores of outcomes, drawn between those of neighbouring counts."""

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
@@ -116,15 +116,9 @@ class Distribution:
         """The axes of the forecasts."""
         return self.location.shape
 
-    def latest(self, count: int) -> "Distribution":
-        """Return the distributions of the latest ``count`` origins, the second axis."""
-        return Distribution(*(part[:, -count:] for part in (self.location, self.scale, self.dof)))
-
-    def repeated(self, count: int) -> "Distribution":
-        """Return each distribution ``count`` times along the second axis, the origins."""
-        return Distribution(
-            *(np.repeat(part, count, axis=1) for part in (self.location, self.scale, self.dof))
-        )
+    def at(self, origins: slice | Int[np.ndarray, " some"]) -> "Distribution":
+        """Return the distributions of some origins, the second axis."""
+        return Distribution(*(part[:, origins] for part in (self.location, self.scale, self.dof)))
 
     def scores(self, values: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """Return the normal scores of outcomes, NaN where unknown.

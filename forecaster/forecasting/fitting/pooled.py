@@ -117,7 +117,7 @@ def _pooled_task(
         )
         rows = orders.reshape(-1)[: batches * batch]
         part = jax.random.uniform(of_window, (batches * batch,))
-        starts = mode.starts(part, data.first[rows], data.boundary[rows])
+        starts = split.starts(part, data.first[rows], data.boundary[rows])
         index = rows.reshape(batches, batch), starts.reshape(batches, batch)
         return index, jnp.ones(batches, bool)
 

@@ -16,7 +16,7 @@ from forecaster.forecasting.model import Networks, Params, merge_members, split_
 from forecaster.forecasting.network_task import (
     Series,
     Started,
-    cached_task,
+    make_task,
     series_data,
     split_of,
 )
@@ -124,7 +124,7 @@ def _trained(
     """
     rows, names = np.repeat(np.arange(len(ids)), config.members), member_names(ids, config.members)
     started = start is not None
-    task = cached_task(config, split, data.features.shape[-1], network, started=started)
+    task = make_task(config, split, data.features.shape[-1], network, started=started)
     given: Any = data if config.members == 1 and not started else swarm.Shared(data, rows)
     fitted = swarm.fit(
         task, Started(given, cast(Any, start)) if started else given, names, **options
@@ -159,7 +159,7 @@ def _search(
     features = data.features.shape[-1]
 
     def make(hidden):
-        return cached_task(
+        return make_task(
             dataclasses.replace(config, hidden=hidden), split, features, network, started=False
         )
 

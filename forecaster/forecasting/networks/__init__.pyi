@@ -1,4 +1,3 @@
-from .base import Forecaster as Forecaster
 from .base import Network as Network
 from .mlp import MLP as MLP
 from .own import check_class as check_class
@@ -8,5 +7,6 @@ from .transformer import Transformer as Transformer
 from .weights import plain_shapes as plain_shapes
 from .without_flax import OwnNetwork as OwnNetwork
 from .without_flax import functions as functions
+from .without_flax import gather as gather
 from .without_flax import param_shapes as param_shapes
 from .without_flax import with_network as with_network

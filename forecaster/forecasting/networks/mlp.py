@@ -4,20 +4,21 @@ import jax
 from flax import nnx
 from jax import Array
 
-from forecaster.forecasting.networks.base import Forecaster, Sizes, check_last_only
+from forecaster.forecasting.networks.base import Network, Sizes, last_layer
 
 
-class MLP(Forecaster):
+class MLP(Network):
     """A multilayer perceptron over a whole window; it has outputs for the last step only."""
 
     def __init__(self, sizes: Sizes, *, rngs: nnx.Rngs):
-        super().__init__(sizes.hidden, sizes, rngs=rngs)
+        super().__init__(sizes)
+        self.out = last_layer(sizes.hidden, sizes.outputs, rngs=rngs)
         widths = [sizes.lookback * sizes.features] + [sizes.hidden] * (sizes.layers - 1)
         self.layers = nnx.List([nnx.Linear(width, sizes.hidden, rngs=rngs) for width in widths])
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
         """Return outputs (B, 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""
-        check_last_only("MLP", last_only=last_only)
+        assert last_only, "an MLP has no output for each step"
         hidden = (inputs * valid[..., None]).reshape(inputs.shape[0], -1)
         for layer in self.layers:
             hidden = jax.nn.relu(layer(hidden))

@@ -45,7 +45,6 @@ _TAKEN = (  # names of other columns of forecasts
     "Naive", "PyTorch",
 )  # fmt: skip
 _TRAINS = {"deterministic": False, "train": True, "training": True, "is_training": True}
-_GIVEN = ("inputs", "lookback", "horizon", "hidden", "layers", "outputs", "rngs")
 
 
 def check_class(network: object) -> OwnNetwork:
@@ -123,21 +122,22 @@ def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
         "inputs": sizes.features, "lookback": sizes.lookback, "horizon": sizes.horizon,
         "hidden": sizes.hidden, "layers": sizes.layers, "outputs": sizes.outputs,
     }  # fmt: skip
-    given: dict[str, Any] = {}
     parameters = _parameters(network)
-    for name, parameter in parameters.items():
-        variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if variadic or parameter.default is not parameter.empty or name == "rngs":
-            continue
-        if name not in values:
+    required = [
+        name for name, one in parameters.items()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]  # fmt: skip
+    for name in required:
+        if name not in (*values, "rngs"):
             raise UsageError(
                 f"network {network.__name__}: its argument {name} has no default; expected "
-                f"one, or a name that is given: {', '.join(_GIVEN)}"
+                f"one, or a name that is given: {', '.join((*values, 'rngs'))}"
             )
-        given[name] = values[name]
-    if "outputs" in parameters:
-        given["outputs"] = values["outputs"]
-    return given
+    return {
+        name: values[name]
+        for name in values
+        if name in required or (name == "outputs" and name in parameters)
+    }
 
 
 def _parameters(network: OwnNetwork) -> dict[str, inspect.Parameter]:
@@ -164,13 +164,13 @@ class _Linen(linen.Module):
     def __call__(
         self, inputs: Array, valid: Array, *, last_only: bool = True, deterministic: bool = True
     ) -> tuple[Array, Array]:
-        flags = _training_flags(type(self.network), training=not deterministic)
-        states = cast(Any, self.network)(inputs, valid, **flags)
-        states = _at_steps(type(self.network), states, inputs, last_only=last_only)
+        made = cast(Any, self.network)
+        states = made(inputs, valid, **_training_flags(type(made), training=not deterministic))
+        outputs = self.sizes.outputs if self.gives_outputs else None
+        states = _at_steps(type(made), states, inputs.shape, outputs)
+        states = states[:, -1:] if last_only else states
         zeros = linen.initializers.zeros
-        if self.gives_outputs:
-            _check_outputs(type(self.network), states, self.sizes)
-        else:
+        if not self.gives_outputs:
             states = linen.Dense(self.sizes.outputs, kernel_init=zeros, name="out")(states)
         return states, self.param("constants", zeros, (self.sizes.horizon,))
 
@@ -197,13 +197,13 @@ class _Nnx(Network):
         self, network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes, *, rngs: nnx.Rngs
     ):
         super().__init__(sizes)
-        self.sizes = sizes
+        self.outputs = sizes.outputs if "outputs" in given else None
         self.network: Any = network(**_with_rngs(network, given, rngs))
         # Assigned once, as the first value tells Flax whether an attribute holds arrays.
         self.out = (
-            None
-            if "outputs" in given
-            else last_layer(_width(network, given, sizes), sizes.outputs, rngs=rngs)
+            last_layer(_width(network, given, sizes), sizes.outputs, rngs=rngs)
+            if self.outputs is None
+            else None
         )
 
     def __call__(
@@ -211,19 +211,15 @@ class _Nnx(Network):
     ) -> tuple[Array, Array]:
         flags = _training_flags(type(self.network), training=not deterministic)
         states = self.network(inputs, valid, **flags)
-        states = _at_steps(type(self.network), states, inputs, last_only=last_only)
-        if self.out is None:
-            _check_outputs(type(self.network), states, self.sizes)
-        else:
-            states = self.out(states)
-        return states, self.constants[...]
+        states = _at_steps(type(self.network), states, inputs.shape, self.outputs)
+        states = states[:, -1:] if last_only else states
+        return states if self.out is None else self.out(states), self.constants[...]
 
 
 def _with_rngs(
     network: type[nnx.Module], given: Mapping[str, Any], rngs: nnx.Rngs
 ) -> dict[str, Any]:
-    takes_rngs = "rngs" in _parameters(network)
-    return {**given, **({"rngs": rngs} if takes_rngs else {})}
+    return {**given, **({"rngs": rngs} if "rngs" in _parameters(network) else {})}
 
 
 def _width(network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes) -> int:
@@ -232,11 +228,10 @@ def _width(network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes) ->
     def called() -> Array:
         arrays = (jnp.zeros(shape, jnp.float32) for shape in _shapes(sizes))
         made = cast(Any, network(**_with_rngs(network, given, nnx.Rngs(0))))
-        return made(*arrays, **_training_flags(network, training=False))
+        states = made(*arrays, **_training_flags(network, training=False))
+        return _at_steps(network, states, _shapes(sizes)[0])
 
-    states = cast(Any, nnx.eval_shape(called))
-    _check_shape(network, states, _shapes(sizes)[0])
-    return states.shape[-1]
+    return cast(Any, nnx.eval_shape(called)).shape[-1]
 
 
 def _shapes(sizes: Sizes) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -244,33 +239,30 @@ def _shapes(sizes: Sizes) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (2, sizes.lookback, sizes.features), (2, sizes.lookback)
 
 
-def _at_steps(network: OwnNetwork, states: Array, inputs: Array, *, last_only: bool) -> Array:
-    """Return a module's features as (window, step, width), of the last step or of all steps."""
-    _check_shape(network, states, inputs.shape)
-    if states.ndim == 2:
-        states = states[:, None]
-    return states[:, -1:] if last_only else states
+def _at_steps(
+    network: OwnNetwork, states: Any, inputs: tuple[int, ...], outputs: int | None = None
+) -> Array:
+    """Return what a module returned as (window, step, width). Raises UsageError for other shapes.
 
-
-def _check_shape(network: OwnNetwork, states: Any, inputs: tuple[int, ...]) -> None:
+    - ``inputs``: the shape of its inputs
+    - ``outputs``: the width that the module says it has; None: any
+    """
     windows, lookback = inputs[:2]
-    shape = tuple(getattr(states, "shape", ()))
-    of_steps = len(shape) == 3 and shape[:2] == (windows, lookback)
-    of_window = len(shape) == 2 and shape[0] == windows and not getattr(network, "causal", False)
-    if not (of_steps or of_window):
-        either = "" if getattr(network, "causal", False) else f" or ({windows}, any width)"
+    causal = getattr(network, "causal", False)
+    shape: tuple[int, ...] = tuple(getattr(states, "shape", ()))
+    of_window = len(shape) == 2 and shape[0] == windows and not causal
+    if not of_window and (len(shape) != 3 or shape[:2] != (windows, lookback)):
+        either = "" if causal else f" or ({windows}, any width)"
         raise UsageError(
             f"network {network.__name__}: for {windows} windows of {lookback} steps expected an "
             f"array ({windows}, {lookback}, any width){either}; got {shape or type(states)}"
         )
-
-
-def _check_outputs(network: OwnNetwork, states: Array, sizes: Sizes) -> None:
-    if states.shape[-1] != sizes.outputs:
+    if outputs is not None and states.shape[-1] != outputs:
         raise UsageError(
             f"network {network.__name__}: its argument outputs says that it returns the head's "
-            f"{sizes.outputs} outputs; got {states.shape[-1]}"
+            f"{outputs} outputs; got {states.shape[-1]}"
         )
+    return states[:, None] if of_window else states
 
 
 def _check_returned(network: OwnNetwork, functions: swarm.Functions, sizes: Sizes) -> None:

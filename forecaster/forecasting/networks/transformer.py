@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from forecaster.forecasting.networks.base import Forecaster, Sizes
+from forecaster.forecasting.networks.base import Network, Sizes, last_layer
 
 _SLOPES = (0.25, 0.03125)  # at the start one head looks back a few steps, the other about thirty
 _glorot = nnx.initializers.glorot_uniform()
@@ -59,14 +59,15 @@ class Attention(nnx.Module):
         return seen.reshape(batch, -1, heads * hidden) @ self.merge[...]
 
 
-class Transformer(Forecaster):
+class Transformer(Network):
     """Layers of attention and of a perceptron at each step; no step sees a later one.
 
     Vaswani et al. (2017), NeurIPS, with normalisation before each layer (Xiong et al. 2020).
     """
 
     def __init__(self, sizes: Sizes, *, rngs: nnx.Rngs):
-        super().__init__(sizes.hidden, sizes, rngs=rngs)
+        super().__init__(sizes)
+        self.out = last_layer(sizes.hidden, sizes.outputs, rngs=rngs)
         hidden, layers = sizes.hidden, range(sizes.layers)
         self.embed = nnx.Linear(sizes.features, hidden, rngs=rngs)
         self.attention = nnx.List([Attention(hidden, sizes.lookback, rngs=rngs) for _ in layers])

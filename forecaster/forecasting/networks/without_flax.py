@@ -1,7 +1,8 @@
-"""The functions of one network; those of LSTM and GRU without Flax, whose import takes long.
+"""The functions of one network, and the windows that it sees.
 
-They draw and compute the same bits as layers of :class:`forecaster.swarm.LSTM` or
-:class:`forecaster.swarm.GRU` below a Flax layer that starts at zero.
+Those of LSTM and GRU need no Flax, whose import takes long. They draw and compute the same bits as
+layers of :class:`forecaster.swarm.LSTM` or :class:`forecaster.swarm.GRU` below a Flax layer that
+starts at zero.
 """
 
 import dataclasses
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Int
 
 from forecaster import swarm
 from forecaster.errors import UsageError
@@ -88,6 +90,27 @@ def param_shapes(config: Config, features: int, network: OwnNetwork | None = Non
     """Return the shapes and types of one network's weights. Arguments as of :func:`functions`."""
     init = functions(config, features, network).init
     return jax.eval_shape(lambda: init(jax.random.key(0)))
+
+
+def gather(
+    features: Float[Array, "step feature"],
+    first: int | Int[Array, ""],
+    starts: Int[Array, " window"],
+    lookback: int,
+) -> tuple[Float[Array, "window lookback feature"], Float[Array, "window lookback"]]:
+    """Cut windows out of one history.
+
+    - ``features``: the features of every step
+    - ``first``: the first step that may be an input
+    - ``starts``: the first step of each window, which may be negative
+    - ``lookback``: steps of a window
+
+    Returns inputs, zero in the padding, and a mask, 1.0 for an input.
+    """
+    steps = starts[:, None] + jnp.arange(lookback)  # (window, lookback)
+    valid = (steps >= first).astype(features.dtype)
+    inputs = jnp.take(features, steps, axis=0, mode="clip")
+    return inputs * valid[..., None], valid
 
 
 def _init(config: Config, features: int, key: Array) -> swarm.Params:

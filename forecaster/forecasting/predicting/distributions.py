@@ -29,8 +29,7 @@ from forecaster.forecasting.model import (
     merge_members,
     split_members,
 )
-from forecaster.forecasting.networks import OwnNetwork, functions
-from forecaster.forecasting.windows import gather
+from forecaster.forecasting.networks import OwnNetwork, functions, gather
 from forecaster.series import ScaleWeights, Transformed
 
 ByHorizon: TypeAlias = Float[np.ndarray, "series origin horizon"]
@@ -47,7 +46,7 @@ def distributions(networks: Networks, transformed: Transformed, origins: Origins
     if drift is not None:  # that of series new to the model is not known yet
         latest = networks.config.longest_validation
         outcomes = targets_at(transformed, origins)[:, -latest:]
-        drift = drift.completed(made.latest(latest), outcomes)
+        drift = drift.completed(made.at(slice(-latest, None)), outcomes)
     return around_drift(made, drift, transformed, origins)
 
 

@@ -283,7 +283,7 @@ def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) 
     networked = model.networks.networked
     prior = np.where(networked[:, None], model.widths.networks, model.widths.without)
     spread = spread_at_origins(scores, prior)
-    origins, made = origins[:, -count:], made.latest(count)
+    origins, made = origins[:, -count:], made.at(slice(-count, None))
     tailed = ~networked & ~transformed.counted  # distributions of counts have no heavy tails
     reach = np.full((2, *made.shape), np.nan)
     if tailed.any():

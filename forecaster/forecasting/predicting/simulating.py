@@ -166,9 +166,10 @@ def _values(
 ) -> Float[np.ndarray, "series path horizon"]:
     """Return the values with these normal scores; ``distribution``: (series, 1, horizon)."""
     if isinstance(distribution, Counted):  # between whole numbers there is nothing to interpolate
-        return distribution.repeated(scores.shape[1]).quantiles(scores)
+        return distribution.at(np.zeros(scores.shape[1], int)).quantiles(scores)
     shape = (scores.shape[0], len(_KNOTS), scores.shape[2])
-    knots = distribution.repeated(len(_KNOTS)).quantiles(np.broadcast_to(_KNOTS[:, None], shape))
+    every = distribution.at(np.zeros(len(_KNOTS), int))
+    knots = every.quantiles(np.broadcast_to(_KNOTS[:, None], shape))
     values = np.empty_like(scores)
     for row in range(shape[0]):
         for h in range(shape[2]):

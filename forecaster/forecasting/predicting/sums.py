@@ -1,7 +1,7 @@
 """Forecast sums of series, such as sectors, portfolios, stores or regions, from joint paths."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, Unpack
+from typing import TypeAlias, Unpack, cast
 
 import numpy as np
 import pandas as pd
@@ -149,14 +149,12 @@ def _bands(
     quantiles: Sequence[float],
 ) -> dict[str, Float[np.ndarray, " step"]]:
     """Return the median, the bounds of bands and the quantiles of sums, by column."""
-    columns = {name: np.quantile(total, 0.5, axis=0)}
+    shares = {name: 0.5}
     for percent in level:
         outside = (1 - percent / 100) / 2
-        low, high = bounds_of(name, percent)
-        columns[low], columns[high] = np.quantile(total, [outside, 1 - outside], axis=0)
-    return columns | {
-        quantile_column(name, share): np.quantile(total, share, axis=0) for share in quantiles
-    }
+        shares |= dict(zip(bounds_of(name, percent), (outside, 1 - outside), strict=True))
+    shares |= {quantile_column(name, share): share for share in quantiles}
+    return dict(zip(shares, np.quantile(total, [*shares.values()], axis=0), strict=True))
 
 
 def _shared(times: np.ndarray) -> np.ndarray:
@@ -198,21 +196,18 @@ def _weights_of(groups: GroupWeights | pd.DataFrame) -> dict[str, dict[str, floa
         if twice.any():
             name, group = groups.loc[twice, ["unique_id", "group"]].iloc[0]
             raise UsageError(f"groups: {name} is twice in {group}; add up its weights")
-        amounts = groups["weight"] if "weight" in groups else pd.Series(1.0, groups.index)
-        found: dict[str, dict[str, float]] = {}
-        for name, group, weight in zip(groups["unique_id"], groups["group"], amounts, strict=True):
-            found.setdefault(str(group), {})[str(name)] = weight
-        groups = found
-    if not isinstance(groups, Mapping) or not all(
-        isinstance(weights, Mapping) and weights for weights in groups.values()
-    ):
-        raise UsageError(f"{expected}; got {groups!r:.80}")
-    if not groups:
+        amounts = groups if "weight" in groups else groups.assign(weight=1.0)
+        by_group = amounts.groupby("group", sort=False)
+        given = {group: its.set_index("unique_id")["weight"].to_dict() for group, its in by_group}
+        return _weights_of(cast(GroupWeights, given))
+    weights: dict[str, dict[str, float]] = {}
+    for group, given in groups.items() if isinstance(groups, Mapping) else [("", None)]:
+        if not isinstance(given, Mapping) or not given:
+            raise UsageError(f"{expected}; got {groups!r:.80}")
+        weights[str(group)] = {str(name): _weight(group, name, w) for name, w in given.items()}
+    if not weights:
         raise UsageError("groups: expected one or more; got none")
-    return {
-        str(group): {str(name): _weight(group, name, one) for name, one in weights.items()}
-        for group, weights in groups.items()
-    }
+    return weights
 
 
 def _weight(group: object, name: object, weight: object) -> float:
