@@ -40,8 +40,8 @@ def test_what_governs_a_fit_is_checked_before_any_work(panel, config, options, m
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_windows": 2.5}, "n_windows: expected a whole number; got 2.5"),
-        ({"step_size": "3"}, "step_size: expected a whole number; got '3'"),
+        ({"n_windows": 2.5}, "n_windows: expected a whole number of 1 or more; got 2.5"),
+        ({"step_size": "3"}, "step_size: expected a whole number of 1 or more; got '3'"),
         ({"level": [[80], [95, 90]]}, "level: expected percent, such as 80; got"),
         ({"refit": "x"}, "refit: expected True, False or a whole number of 1 or"),
         ({"ends": SERIES}, "ends: expected one of auto, common, own; got"),

@@ -163,11 +163,7 @@ def evaluate_to_folder(
     began = time.perf_counter()
     options = BacktestOptions() if options is None else options
     callbacks = BacktestCallbacks() if callbacks is None else callbacks
-    for name, value, kind in (
-        ("panel", panel, Panel), ("options", options, BacktestOptions),
-        ("callbacks", callbacks, BacktestCallbacks),
-    ):  # fmt: skip
-        check_type(name, value, kind, f"a {kind.__name__}")
+    check_type("panel", panel, Panel, "a Panel")
     check_flag("overwrite", overwrite)
     config, folder = checked_config(config), as_folder(folder).resolve()
     check_folder(folder, overwrite=overwrite)

@@ -29,14 +29,10 @@ def cutoffs_in(
 
     - ``n_windows``: number of cutoffs; ``step_size``: times between two of them
 
-    Raises DataError when there are too few times.
+    Raises UsageError for a number below one, and DataError when there are too few times.
     """
     for name, number in (("n_windows", n_windows), ("step_size", step_size)):
-        check_whole(name, number)
-    if n_windows < 1 or step_size < 1:
-        raise DataError(
-            f"n_windows and step_size must be 1 or more; got {n_windows} and {step_size}"
-        )
+        check_whole(name, number, 1)
     last = len(times) - 1 - horizon
     first = last - (n_windows - 1) * step_size
     if first < 1:

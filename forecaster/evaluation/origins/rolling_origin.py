@@ -107,11 +107,6 @@ class Origins:
         known = step + 1 + ahead < steps
         return Origins(panel, histories, row[known], step[known], ahead[known])
 
-    def only(self, kept: np.ndarray) -> "Origins":
-        """Return some of the entries; ``kept`` (entry,): which."""
-        row, step, ahead = self.row[kept], self.step[kept], self.ahead[kept]
-        return Origins(self.panel, self.histories, row, step, ahead)
-
     @functools.cached_property
     def keys(self) -> pd.DataFrame:
         """Return ``unique_id, ds, cutoff, y``, a row per entry; ``y`` is the outcome."""
@@ -273,7 +268,7 @@ class RollingOrigin:
             fewest = ROWS_TO_BLEND if self.says_rungs else 2
             origins = Origins.of(batch, self.cutoffs, self.config.horizon, left_out, fewest)
             origins = self._with_forecasts(origins)
-            if len(origins.keys):
+            if len(origins.row):
                 yield origins, self.forecasts(origins)
 
     def warn_of_losses(self) -> None:
@@ -314,7 +309,8 @@ class RollingOrigin:
             count, every = (len(np.unique(at[some])) for some in (own & gone, own))
             detail = f"{count} of {every} cutoffs: {why}"
             self.lost[panel.ids[row]] = Skipped(Kind.NO_FORECASTS, detail=detail)
-        return origins.only(~gone)
+        left = (part[~gone] for part in (origins.row, origins.step, origins.ahead))
+        return Origins(panel, origins.histories, *left)
 
     def _wrong_at_cutoffs(self, batch: Panel) -> np.ndarray | None:
         """Return which rows at cutoffs look wrong to the model of that cutoff, (series, time)."""
