@@ -23,7 +23,6 @@ from .sources.compared import is_vanished as is_vanished
 from .sources.remote_url import WEB as WEB
 from .sources.remote_url import RemoteUrl as RemoteUrl
 from .sources.remote_url import read_remote_url as read_remote_url
-from .sources.source import Date as Date
 from .sources.source import Source as Source
 from .sources.sources import open_source as open_source
 from .sources.sql_url import read_database_url as read_database_url

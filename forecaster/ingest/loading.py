@@ -9,11 +9,10 @@ import pandas as pd
 from forecaster.errors import DataError, Kind, Skipped, UsageError, check_whole, name_reasons, warn
 from forecaster.ingest.frames import Table, panel_of_frame
 from forecaster.ingest.review.quality import WRONG, as_texts, check_flags, find_flags, flags_of
-from forecaster.ingest.sources.source import Date
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
-from forecaster.series import Panel
+from forecaster.series import Date, Panel
 
 
 def load_panel(

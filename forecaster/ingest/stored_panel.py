@@ -1,7 +1,6 @@
 """Read series of a store as a panel, without rows that have flags."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -10,10 +9,7 @@ from forecaster.ingest.review.quality import flags_known, without_flagged
 from forecaster.ingest.review.review import review_now
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.store.store import Store
-from forecaster.series import Layout, Panel, end_of_day
-
-if TYPE_CHECKING:
-    from forecaster.ingest.sources.source import Date
+from forecaster.series import Date, Layout, Panel, end_of_day
 
 
 def panel_from_store(
@@ -21,10 +17,10 @@ def panel_from_store(
     ids: Sequence[str],
     skipped: Mapping[str, Skipped] | None = None,
     *,
-    start: "Date | None" = None,
-    end: "Date | None" = None,
+    start: Date | None = None,
+    end: Date | None = None,
     mask: Sequence[str] = (),
-    known_by: "Date | None" = None,
+    known_by: Date | None = None,
     layout: Layout | None = None,
     flagged: pd.DataFrame | None = None,
     channels: Collection[str] | None = None,
@@ -74,7 +70,7 @@ def masked_rows(
     store: Store,
     ids: Sequence[str],
     mask: Sequence[str],
-    known_by: "Date | None" = None,
+    known_by: Date | None = None,
     *,
     flags: pd.DataFrame | None = None,
 ) -> pd.DataFrame:

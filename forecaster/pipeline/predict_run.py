@@ -36,9 +36,10 @@ from forecaster.forecasting import (
     simulate,
     sums_of,
 )
-from forecaster.ingest import CovariateFiles, Date, Reading
+from forecaster.ingest import CovariateFiles, Reading
 from forecaster.record import Made, keep
 from forecaster.series import (
+    Date,
     Ends,
     Finding,
     Panel,

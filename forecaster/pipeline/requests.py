@@ -8,7 +8,8 @@ from typing import TypeAlias
 from forecaster import swarm
 from forecaster.errors import NoSeries, UsageError, listed, near, spelled, spellings
 from forecaster.forecasting import Config
-from forecaster.ingest import WRONG, CovariateFiles, Date, Ingested, Source, normalise
+from forecaster.ingest import WRONG, CovariateFiles, Ingested, Source, normalise
+from forecaster.series import Date
 from forecaster.storage import UnfinishedFit
 
 OnTraining: TypeAlias = Callable[[swarm.Progress], None]

@@ -1,13 +1,11 @@
 """The interface of a source of series, and the values it yields."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date
 from typing import NamedTuple, Protocol, TypeAlias
 
 import pandas as pd
 
-Date: TypeAlias = str | date
-"""A day: ``"2024-03-28"``, a date, a datetime or a ``pd.Timestamp``."""
+from forecaster.series import Date
 
 
 class Fetched(NamedTuple):

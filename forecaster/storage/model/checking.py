@@ -83,8 +83,7 @@ class Shared(msgspec.Struct):
         # Raises for a half of a surrogate pair, which cannot be written.
         as_bytes(json.dumps(self.provenance, ensure_ascii=False))
         known = msgspec.convert(self.provenance, _Provenance)
-        if known.reading:
-            Reading(**known.reading).columns()
+        Reading(**(known.reading or {}))
         for day in (known.start, known.end):
             if day is not None:
                 _date(day)

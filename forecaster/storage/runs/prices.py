@@ -13,7 +13,6 @@ from forecaster.errors import Kind, ModelError, NoSeries, Skipped, StoreError
 from forecaster.files import Home
 from forecaster.forecasting import Model
 from forecaster.ingest import (
-    Date,
     Store,
     flags_now,
     frozen_now,
@@ -21,7 +20,7 @@ from forecaster.ingest import (
     panel_from_store,
     proposed_of,
 )
-from forecaster.series import Finding, Layout, Panel, show_time
+from forecaster.series import Date, Finding, Layout, Panel, show_time
 from forecaster.storage.runs.run import Run, ids_to_read, stored_of
 
 # Reasons to skip a series that no longer hold once it has further rows.
