@@ -170,9 +170,10 @@ class Crew:
     def _next(self, worker: _Worker, waiting: list[_Part], fresh: Iterator[_Part]) -> _Part | None:
         """Return the next part for a worker: one that was lost on other machines, or a new one.
 
-        A part that was lost on this machine is tried here again only if it was lost on all.
+        A part that was lost on this machine is tried here again only if it was lost on all that
+        are ready.
         """
-        nodes = {one.node.id for one in self._workers}
+        nodes = {one.node.id for one in self._workers if one.ready}
         for part in waiting:
             if worker.node.id not in part.lost_on or nodes <= set(part.lost_on):
                 waiting.remove(part)

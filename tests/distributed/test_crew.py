@@ -148,6 +148,25 @@ def test_a_lost_part_is_done_on_another_node():
         ]
 
 
+def test_a_lost_part_does_not_wait_for_a_node_that_never_starts():
+    class Taken(PlayedRay):  # the cores of b are taken by other work
+        starting: dict[int, bool]
+
+        def wait(self, refs, timeout):
+            there = [ref for ref in refs if not self.starting.get(ref)]
+            return there[:1], refs
+
+        def answer(self, actor, what, args, **options):
+            ref = super().answer(actor, what, args, **options)
+            self.starting[ref] = actor.node == "b"
+            return ref
+
+    lost = [RayError("the actor died")]
+    ray = Taken(a={"lose": lambda part: lost.pop() if lost and part == 2 else None}, b={})
+    ray.starting = {}
+    assert run(ray)[0] == EXPECTED
+
+
 @pytest.mark.parametrize("nodes", ["a", "ab", "abcd"])
 def test_a_part_that_is_lost_three_times_is_given_up_and_the_rest_goes_on(nodes):
     lose = lambda part: RayError("out of memory") if part == 2 else None  # noqa: E731
