@@ -186,6 +186,7 @@ def test_paths_say_what_a_basket_risks_and_are_written(home, tmp_path):
         ([0.99, 1.01], [float("nan")] * 2, None),
         ([0.7, 0.8], [1.05, 1.15], "10% worse than the season before"),
         ([1.3, 1.3], [float("nan")] * 2, "30% worse than 'unchanged'"),
+        ([float("inf"), 9e12], [1.0, 1.0], "are far worse than 'unchanged'"),
     ],
 )
 def test_a_fit_that_is_not_worth_having_says_so(naive, seasonal, said):

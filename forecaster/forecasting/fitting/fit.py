@@ -361,6 +361,7 @@ def _judged(
     return Part(dataclasses.replace(model.only(kept), widths=widths), scores_of, lost)
 
 
+_HUGE = 11  # multiple from which per cents say nothing: of an error of nearly zero
 _WORSE = 1.02  # multiple of a simple forecast's error above which a fit gets a warning
 
 
@@ -380,8 +381,9 @@ def worse_than_simple(report: pd.DataFrame) -> str | None:
     ratio = medians[name]
     if not ratio > _WORSE:
         return None
+    worse = f"{ratio - 1:.0%} worse than" if ratio < _HUGE else "far worse than"
     return (
-        f"These forecasts are {ratio - 1:.0%} worse than {name}: use that instead, or try another "
+        f"These forecasts are {worse} {name}: use that instead, or try another "
         "--transform (difference; in Python transform=) or --season, more rows, or a "
         "shorter --horizon."
     )
