@@ -109,6 +109,10 @@ WRONG = {
         table("day,sales,net", "{d}", "{n}", "{n}"),
         r"'day' seems to hold dates: --columns time=day",
     ),
+    "all columns under unknown names": (
+        table("Datum,Aktie,Kurs", "{d}", "SAP", "{n}"),
+        r"'Datum' seems to hold dates: --columns id=Aktie,time=Datum,target=Kurs\. ",
+    ),
     "dates in the header": (
         "item,d_1,d_2,d_3\nA,1,2,3\nB,1,2,3\n",
         r"Turn a table that has a column per time, in pandas: table\.set_index\(NAME\)\.T",

@@ -295,7 +295,15 @@ def _unclear(
     parts = [f"taken: {listed(taken)}"] if taken else []
     parts += [f"not understood: {describe(table[left])}"] if left else []
     dated = [old for old in left if missing == "date" and _reads_as_dates(table[old], where)]
-    parts += [f"{old!r} seems to hold dates: --columns time={old}" for old in dated[:1]]
+    for old in dated[:1]:
+        others = table[left].drop(columns=old)
+        numbers, words = (
+            [name for name in others if kind_of(others[name]) == kind]
+            for kind in ("numbers", "text")
+        )
+        named = [f"id={words[0]}"] if len(words) == 1 else []
+        named += [f"time={old}"] + ([f"target={numbers[0]}"] if len(numbers) == 1 else [])
+        parts.append(f"{old!r} seems to hold dates: --columns {','.join(named)}")
     return DataError(
         f"{where}: no column {missing!r}; expected ticker, date, open, high, low, close[, "
         "adj_close], volume or unique_id, ds, y, or a date and one column of numbers; "
