@@ -29,9 +29,17 @@ if TYPE_CHECKING:
 @stored_option
 @home_option
 def adjust(
-    *, tickers: tuple[str, ...], everything: bool, undo: bool, dismiss: bool,
-    factor: float | None, before: datetime | None, volume: bool, source: str | None, home: "Home",
-) -> None:  # fmt: skip
+    *,
+    tickers: tuple[str, ...],
+    everything: bool,
+    undo: bool,
+    dismiss: bool,
+    factor: float | None,
+    before: datetime | None,
+    volume: bool,
+    source: str | None,
+    home: "Home",
+) -> None:
     """Adjust stored prices for splits and changes of currency that the source has left out.
 
     Without tickers, it lists what is proposed and changes nothing: moves by an exact ratio, as of a

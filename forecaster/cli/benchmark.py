@@ -52,9 +52,14 @@ _AGAINST = ("torch-pool", "torch", "vmap", "ours-no-kernel", "ours-float32")
               help="Write the results: .csv, .json, .parquet or .xlsx.")  # fmt: skip
 @overwrite_option
 def benchmark(
-    *, suite: bool, output: Path | None, overwrite: bool, against: tuple[str, ...], repeats: int,
+    *,
+    suite: bool,
+    output: Path | None,
+    overwrite: bool,
+    against: tuple[str, ...],
+    repeats: int,
     **sizes: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Time the same training by this program, by PyTorch and by a plain vmap, on this machine.
 
     All methods train LSTMs or MLPs with a linear readout by squared error and Adam, from the same

@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 @home_option
 @click.pass_context
 def daily(
-    ctx: click.Context, *, file: Path | None, quiet: bool, json_file: str | None, wait: float,
-    example: bool, home: "Home",
-) -> None:  # fmt: skip
+    ctx: click.Context,
+    *,
+    file: Path | None,
+    quiet: bool,
+    json_file: str | None,
+    wait: float,
+    example: bool,
+    home: "Home",
+) -> None:
     """Update prices, forecast, score past forecasts and raise alarms, all in one.
 
     FILE.toml says what is watched; --example prints one. A model must have been fitted. An

@@ -70,11 +70,25 @@ _groups_option = click.option(
 @home_option
 @click.pass_context
 def evaluate(
-    ctx: click.Context, home: "Home", data: Data, settings: dict[str, Any], windows: int | None,
-    step: int, baselines: str, torch_sample: int, refit: int, ends: str, seed: int,
-    output: str | None, groups: str | None, ray: str | None, memory: str | None,
-    resume: str | None, *, overwrite: bool,
-) -> None:  # fmt: skip
+    ctx: click.Context,
+    home: "Home",
+    data: Data,
+    settings: dict[str, Any],
+    windows: int | None,
+    step: int,
+    baselines: str,
+    torch_sample: int,
+    refit: int,
+    ends: str,
+    seed: int,
+    output: str | None,
+    groups: str | None,
+    ray: str | None,
+    memory: str | None,
+    resume: str | None,
+    *,
+    overwrite: bool,
+) -> None:
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
     Networks learn only from data up to the first cutoff (with --refit, up to the cutoff at which

@@ -54,10 +54,22 @@ if TYPE_CHECKING:
 @home_option
 @click.pass_context
 def fit(
-    ctx: click.Context, *, home: "Home", data: Data, settings: dict[str, Any], resume: str | None,
-    update: str | None, older_than: int | None, alarmed: bool, discard: str | None, tune: bool,
-    ray: str | None, run: str | None, memory: str | None, seed: int,
-) -> None:  # fmt: skip
+    ctx: click.Context,
+    *,
+    home: "Home",
+    data: Data,
+    settings: dict[str, Any],
+    resume: str | None,
+    update: str | None,
+    older_than: int | None,
+    alarmed: bool,
+    discard: str | None,
+    tune: bool,
+    ray: str | None,
+    run: str | None,
+    memory: str | None,
+    seed: int,
+) -> None:
     """Train the networks of all series at the same time.
 
     The latest rows (--validation) of each series are held back: they decide when its training

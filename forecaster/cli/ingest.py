@@ -58,10 +58,21 @@ if TYPE_CHECKING:
 @home_option
 @click.pass_context
 def ingest(
-    ctx: click.Context, *, home: "Home", tickers: str | None, source: str, query: str | None,
-    decimal: str | None, columns: tuple[str, ...], date_format: str | None,
-    start: datetime | None, refresh: bool, append: bool, requests_per_second: float, workers: int,
-) -> None:  # fmt: skip
+    ctx: click.Context,
+    *,
+    home: "Home",
+    tickers: str | None,
+    source: str,
+    query: str | None,
+    decimal: str | None,
+    columns: tuple[str, ...],
+    date_format: str | None,
+    start: datetime | None,
+    refresh: bool,
+    append: bool,
+    requests_per_second: float,
+    workers: int,
+) -> None:
     """Fetch series and store them, without training. A second call fetches only what is missing.
 
     Series that have arrived are kept: after an interruption, run the same command again. Yahoo's
@@ -160,9 +171,15 @@ def _name_unlearned(arrived: "Ingested") -> None:
 @overwrite_option
 @home_option
 def export(
-    *, tickers: tuple[str, ...], output: Path, form: str | None, source: str | None,
-    adjusted: bool, overwrite: bool, home: "Home",
-) -> None:  # fmt: skip
+    *,
+    tickers: tuple[str, ...],
+    output: Path,
+    form: str | None,
+    source: str | None,
+    adjusted: bool,
+    overwrite: bool,
+    home: "Home",
+) -> None:
     """Write stored series, unchanged, as one long table; by default all series.
 
     \b

@@ -98,13 +98,30 @@ _DRAWN = 5  # most series in a picture
 @home_option
 @click.pass_context
 def predict(
-    ctx: click.Context, *, tickers: tuple[str, ...], everything: bool, newcomers: bool | None,
-    run: str | None, level: tuple[float, ...], quantile: tuple[float, ...], form: str | None,
-    layout: str | None, output: str | None, n_paths: int | None, sums: str | None,
-    end: datetime | None, max_late: int | None, report: Path | None, groups: str | None,
-    plot: Path | None, history: int | None, covariates: "CovariateFiles", overwrite: bool,
-    home: "Home", **reading: str | tuple[str, ...] | None,
-) -> None:  # fmt: skip
+    ctx: click.Context,
+    *,
+    tickers: tuple[str, ...],
+    everything: bool,
+    newcomers: bool | None,
+    run: str | None,
+    level: tuple[float, ...],
+    quantile: tuple[float, ...],
+    form: str | None,
+    layout: str | None,
+    output: str | None,
+    n_paths: int | None,
+    sums: str | None,
+    end: datetime | None,
+    max_late: int | None,
+    report: Path | None,
+    groups: str | None,
+    plot: Path | None,
+    history: int | None,
+    covariates: "CovariateFiles",
+    overwrite: bool,
+    home: "Home",
+    **reading: str | tuple[str, ...] | None,
+) -> None:
     """Forecast with a saved model and the stored series.
 
     If several runs know the tickers, standard error says which one was taken, and which newer ones

@@ -30,9 +30,16 @@ if TYPE_CHECKING:
 @overwrite_option
 @home_option
 def scorecard(
-    *, tickers: tuple[str, ...], run: str | None, source: str | None, span: str,
-    output: Path | None, report: Path | None, overwrite: bool, home: "Home",
-) -> None:  # fmt: skip
+    *,
+    tickers: tuple[str, ...],
+    run: str | None,
+    source: str | None,
+    span: str,
+    output: Path | None,
+    report: Path | None,
+    overwrite: bool,
+    home: "Home",
+) -> None:
     """Score the past forecasts of `predict` against the outcomes.
 
     `predict` keeps its forecasts in the home's record. After `ingest` has stored the outcomes, this
