@@ -9,6 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from tests.messages import refuses
 
 SERIES, FRAME = pd.Series([1.0, 2.0], name="y"), pd.DataFrame({"a": [1]})
 LISTED = pd.DataFrame({"unique_id": "AAA", "ds": range(9), "y": range(9)})
@@ -93,7 +94,7 @@ def test_what_is_saved_read_and_made_is_of_its_kind(panel, config, model, tmp_pa
         with pytest.raises(UsageError, match=message):
             call()
     for name in ("future", "static"):
-        with pytest.raises(DataError, match=f"{name} covariates: expected a pandas frame; got"):
+        with refuses(DataError):
             getattr(panel, f"with_{name}")(given)
 
 
@@ -149,7 +150,7 @@ def test_names_and_arguments_of_panels_and_plots_are_checked(panel, model, tmp_p
     ],
 )  # fmt: skip
 def test_options_of_an_evaluation_are_checked_where_they_are_made(name, given):
-    with pytest.raises(UsageError, match=f"{name}: expected "):
+    with refuses(UsageError):
         BacktestOptions(**{name: given})
 
 
@@ -175,5 +176,5 @@ def test_arrays_of_a_panel_fit_together(parts, message):
     "name", ["model", "training", "transform", "start", "precision", "premium"]
 )
 def test_a_setting_is_one_value(name, given):
-    with pytest.raises(UsageError, match=f"{name}: expected "):
+    with refuses(UsageError):
         fc.Config(**{name: given})

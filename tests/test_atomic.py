@@ -9,6 +9,7 @@ import pytest
 
 from forecaster.errors import WriteError
 from forecaster.files import atomic
+from tests.messages import refuses
 
 
 def names(folder: Path) -> list[str]:
@@ -23,7 +24,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
         to.write_text("ne")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(WriteError, match=r"file: cannot be written: No space left on device"):
+    with refuses(WriteError):
         atomic.write_file(path, half)
     assert path.read_text() == "old" and names(tmp_path) == ["file"]
 
@@ -101,7 +102,7 @@ def test_what_killed_processes_left_is_swept_and_nothing_else(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_one_error(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(WriteError, match="cannot be written"):
+    with refuses(WriteError):
         atomic.make_folder(tmp_path / "file" / "folder")
     atomic.make_folder(tmp_path / "a" / "b")
     assert names(tmp_path / "a" / "b") == []
@@ -109,5 +110,5 @@ def test_a_folder_that_cannot_be_made_is_one_error(tmp_path):
 
 def test_a_file_that_cannot_be_removed_is_named(tmp_path):
     atomic.remove_file(tmp_path / "none")  # no error
-    with pytest.raises(WriteError, match=r"cannot be removed: .*Check the disk"):
+    with refuses(WriteError):
         atomic.remove_file(tmp_path)  # a folder

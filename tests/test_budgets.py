@@ -24,6 +24,7 @@ from forecaster.series.combination.components import Kind, components_ahead, fit
 from forecaster.series.combination.counts import NO_PRIOR, count_forecasts
 from forecaster.series.combination.learning import combine
 from tests.conftest import error, prices, run
+from tests.messages import refuses
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
     assert "--memory 1.00GB is too little for these 7 series" in message
     assert f"expected --memory {least} or more" in message
     assert "networks that all of them start from" in message
-    with pytest.raises(UsageError, match="is too little"):
+    with refuses(UsageError):
         memory.portions(store, store.ids, Config(), memory._PROGRAM + 1_233 * 10**6)
     assert memory.portions(store, store.ids, Config(), memory.parse_memory(least))
 
@@ -122,7 +123,7 @@ def long_store(rows: int) -> Any:
 def test_the_size_that_is_named_is_enough_for_one_long_series(rows, taken):
     """``taken``: the measured peak of a fit of 60 steps ahead; of 100,000 rows, of counts."""
     store, config = long_store(rows), Config(horizon=60)
-    with pytest.raises(UsageError, match="is too little") as caught:
+    with refuses(UsageError) as caught:
         memory.portions(store, store.ids, config, memory._PROGRAM + 10**6)
     named = re.findall(r"--memory ([\d.]+GB) or more", str(caught.value))[0]
     assert taken <= 1.1 * memory.parse_memory(named)
@@ -132,7 +133,7 @@ def test_the_size_that_is_named_is_enough_for_one_long_series(rows, taken):
 def test_a_series_that_does_not_fit_into_the_free_memory_is_refused(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 11 * 10**9)
     store, config = long_store(2_000_000), Config(horizon=60)
-    with pytest.raises(UsageError, match=r"the free memory, 11\.00 GB, is too little") as caught:
+    with refuses(UsageError) as caught:
         memory.portions(store, store.ids, config, None)
     named = re.findall(r"--memory ([\d.]+GB) tries it all the same", str(caught.value))[0]
     assert memory.portions(store, store.ids, config, memory.parse_memory(named))

@@ -10,6 +10,7 @@ from utilsforecast.losses import coverage, mae
 
 import forecaster as fc
 from forecaster.errors import UsageError
+from tests.messages import refuses
 
 SETTINGS = {
     "hidden": 4, "lookback": 30, "burn_in": 10, "validation": 100, "epochs": 4, "patience": 4,
@@ -80,9 +81,9 @@ def test_it_says_what_it_is_and_what_it_lacks(fitted):
     text = repr(fitted)
     assert text.startswith("Forecaster(horizon=3, hidden=4, lookback=30") and "seed=1)" in text
     assert "Model LSTM of 5 series" in text
-    with pytest.raises(UsageError, match=r"not fitted; call fit\(df\) first"):
+    with refuses(UsageError):
         fc.Forecaster().predict()
-    with pytest.raises(UsageError, match="h: expected 1 to 3, the estimator"):
+    with refuses(UsageError):
         fitted.predict(h=4)
-    with pytest.raises(UsageError, match="Forecaster: no setting 'epoch'"):
+    with refuses(UsageError):
         fc.Forecaster(epoch=3)

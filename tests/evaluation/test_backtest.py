@@ -21,6 +21,7 @@ from forecaster.evaluation import (
 )
 from forecaster.ingest import Membership
 from tests.conftest import error, run
+from tests.messages import refuses
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +54,18 @@ def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, e
     copy = tmp_path / "copy"
     shutil.copytree(evaluation.folder, copy)
     before = (copy / "summary.json").read_bytes()
-    with pytest.raises(UsageError, match="exists; choose another folder, or add --overwrite"):
+    with refuses(UsageError):
         evaluate_to_folder(copy, panel, config, BacktestOptions(3))
     (copy / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"not an evaluation's \(notes.txt\), so it is not overw"):
+    with refuses(UsageError):
         evaluate_to_folder(copy, panel, config, BacktestOptions(3), overwrite=True)
     (copy / "notes.txt").unlink()
-    with pytest.raises(UsageError, match="is a file; expected the name of a folder"):
+    with refuses(UsageError):
         evaluate_to_folder(copy / "summary.json", panel, config, BacktestOptions(3), overwrite=True)
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.tex").write_text("all of it")
-    with pytest.raises(UsageError, match="holds no evaluation, so it is not overwritten"):
+    with refuses(UsageError):
         evaluate_to_folder(precious, panel, config, BacktestOptions(3), overwrite=True)
     assert (copy / "summary.json").read_bytes() == before and (precious / "thesis.tex").exists()
 
@@ -218,6 +219,6 @@ def test_a_universe_without_members_is_refused_and_leaves_nothing(panel, config,
     dates = {"start": "datetime64[ns]", "end": "datetime64[ns]"}
     options = BacktestOptions(3, 29, membership=Membership(spans.astype(dates)))
     quick = dataclasses.replace(config, epochs=1)
-    with pytest.raises(DataError, match="no series belonged to the universe at any cutoff"):
+    with refuses(DataError):
         evaluate_to_folder(tmp_path / "none", panel.only(panel.ids[3:]), quick, options)
     assert not list(tmp_path.iterdir())

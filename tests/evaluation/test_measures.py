@@ -18,6 +18,7 @@ from forecaster.evaluation import (
     volatility,
 )
 from tests.evaluation.handmade import SERIES, evaluation, of_counts, outcomes, scores_of
+from tests.messages import refuses
 
 OURS, NAIVE = [1.0, 2.0, 3.0, 4.0], [2.0, 2.5, 3.0, 2.0]
 
@@ -75,8 +76,8 @@ def test_an_interval_holds_zero_where_the_test_does_not_reject(tmp_path):
 def test_scores_and_horizons_are_those_of_the_evaluation(two_steps):
     for measure in (relative, in_volatility, excess, differences):
         for score in ("maee", None, "model", "horizon"):
-            with pytest.raises(UsageError, match="score: expected one of crps, mae, rmse; got"):
+            with refuses(UsageError):
                 measure(two_steps, cast(Any, score))
         for horizon in (3, -1, "x"):
-            with pytest.raises(UsageError, match="horizon: expected "):
+            with refuses(UsageError):
                 measure(two_steps, "mae", cast(Any, horizon))

@@ -11,6 +11,7 @@ import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError
 from forecaster.evaluation import BacktestOptions, Origins, cutoffs_in, evaluate_to_folder
 from forecaster.evaluation.backtest.verdict import caveats
+from tests.messages import refuses, warns
 from tests.slow import slow
 
 DAYS = pd.bdate_range("2024-01-01", periods=10)
@@ -27,9 +28,9 @@ def panel() -> fc.Panel:
 def test_the_last_cutoff_is_a_horizon_before_the_end(panel):
     assert cutoffs_in(panel.times, 2, 3, 1).tolist() == [5, 6, 7]
     assert cutoffs_in(panel.times, 1, 3, 2).tolist() == [4, 6, 8]
-    with pytest.raises(DataError, match=r"4 cutoffs with a step of 3 .* least 12 times; the panel"):
+    with refuses(DataError):
         cutoffs_in(panel.times, 1, 4, 3)
-    with pytest.raises(UsageError, match="n_windows: expected a whole number of 1 or more; got 0"):
+    with refuses(UsageError):
         cutoffs_in(panel.times, 1, 0, 1)
 
 
@@ -166,7 +167,7 @@ def test_a_series_that_ends_after_the_first_step_has_scores_of_that_step_alone(t
     rows = whole.mask.copy()
     rows[1, FIRST + 2 :] = False
     panel = dataclasses.replace(whole, mask=rows)
-    with pytest.warns(ForecasterWarning, match=r"1 series end early, .*: s1 \(1 of 10\)"):
+    with warns(ForecasterWarning):
         evaluation = evaluate_to_folder(tmp_path / "e", panel, SMALL, BacktestOptions(10, 1, ()))
     of_s1 = evaluation.scores[evaluation.scores["unique_id"] == "s1"]
     assert set(of_s1["horizon"]) == {1} < set(evaluation.scores["horizon"])
@@ -185,7 +186,7 @@ def test_series_that_the_fit_skips_are_named(tmp_path, as_file):
     values = whole.values.copy()
     values[1] = 5.0  # never changes
     panel = dataclasses.replace(whole, values=values)
-    with pytest.warns(ForecasterWarning, match=r"1 series skipped:\n  s1: close never changes"):
+    with warns(ForecasterWarning):
         if as_file:
             fc.cross_validation_to_parquet(tmp_path / "f.parquet", panel, SMALL, 10)
         else:

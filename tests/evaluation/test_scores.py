@@ -11,6 +11,7 @@ import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError
 from forecaster.evaluation.scores.scores import season_at
 from forecaster.forecasting import KEYS
+from tests.messages import refuses, warns
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def test_refitting_learns_from_what_came(panel, config):
     # The refitted model is what a fit at that cutoff gives.
     alone = fc.cross_validation(panel, quick, 2, 20, seed=1)
     pd.testing.assert_frame_equal(frames[2][later].reset_index(drop=True), alone)
-    with pytest.raises(UsageError, match="refit: expected True, False or a whole number of 1"):
+    with refuses(UsageError):
         fc.cross_validation(panel, quick, 2, refit=-1)
 
 
@@ -165,7 +166,7 @@ def test_a_model_without_some_of_its_bands_has_no_scores_of_bands():
 def test_forecasts_without_an_outcome_are_counted_in_a_warning():
     frame = by_hand()
     frame.loc[[0, 5], "y"] = np.nan
-    with pytest.warns(ForecasterWarning, match="2 of 12 forecasts have no outcome.*: those of a"):
+    with warns(ForecasterWarning):
         fc.evaluate(frame)
 
 

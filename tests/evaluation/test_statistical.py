@@ -9,6 +9,7 @@ from forecaster.errors import ForecasterWarning
 from forecaster.evaluation import baselines
 from forecaster.evaluation.baselines import BASELINES, statistical
 from forecaster.evaluation.baselines.simple import Job
+from tests.messages import warns
 
 NAMES = [name for name, baseline in BASELINES.items() if baseline.together]
 QUANTILES = np.array([0.1, 0.5, 0.9])
@@ -42,7 +43,7 @@ def test_bands_hold_what_they_say_at_every_horizon(name):
 def test_where_too_few_values_are_known_the_last_one_stands_in_and_it_is_said(name):
     y = np.r_[1.0, 2, 4, 3, walks(1, 40)[0]]
     panel = fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": np.arange(len(y)), "y": y}))
-    with pytest.warns(ForecasterWarning, match=f"{name}: too few rows at some cutoffs of 1 series"):
+    with warns(ForecasterWarning):
         made = baselines.forecast(panel, [2, 30], name, horizon=2)
     naive = baselines.forecast(panel, [2, 30], "naive", horizon=2)
     for ours, simple in zip(made.columns[4:], naive.columns[4:], strict=True):

@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
 from forecaster.forecasting import FORECAST_BY, Method
+from tests.messages import warns
 
 ENOUGH = fc.Config().rows_to_fit
 LEVELS = ["LSTM-lo-95", "LSTM-lo-80", "LSTM", "LSTM-hi-80", "LSTM-hi-95"]
@@ -24,7 +25,7 @@ def prices_of(rows: list[int], volatility: float = 0.02, seed: int = 0) -> pd.Da
 
 
 def fitted(frame: pd.DataFrame, config: fc.Config | None = None) -> fc.Model:
-    with pytest.warns(ForecasterWarning, match="each is forecast by its last value"):
+    with warns(ForecasterWarning):
         return fc.fit(frame, config)
 
 

@@ -13,6 +13,7 @@ import forecaster as fc
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting.networks import functions
 from forecaster.series import Transform
+from tests.messages import refuses
 
 
 class Decays(linen.Module):
@@ -131,7 +132,7 @@ def test_a_class_that_cannot_be_imported_is_given_to_load(panel, own, tmp_path):
     config = dataclasses.replace(own.config, model=path)
     networks = dataclasses.replace(own.networks, config=config)
     run = fc.save(dataclasses.replace(own, networks=networks), tmp_path / "run")
-    with pytest.raises(ModelError, match="cannot be imported") as caught:
+    with refuses(ModelError) as caught:
         fc.load(run)
     assert f"Import Decays and call fc.load({str(run)!r}, network=Decays)" in str(caught.value)
     again = fc.load(run, network=Decays)
@@ -139,7 +140,7 @@ def test_a_class_that_cannot_be_imported_is_given_to_load(panel, own, tmp_path):
     pd.testing.assert_frame_equal(
         fc.predict(again, panel), fc.predict(own, panel), check_exact=True
     )
-    with pytest.raises(ModelError, match="not a model of this program: expected arrays"):
+    with refuses(ModelError):
         fc.load(run, network=Window)
 
 

@@ -10,6 +10,7 @@ from forecaster.forecasting.predicting import predicting
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
 from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS
+from tests.messages import refuses, warns
 
 
 def test_forecast_frames_are_those_of_the_field(panel, model):
@@ -71,15 +72,15 @@ def test_prices_are_quoted_in_closes_where_learned_from_adjusted_ones(panel, con
 
 def test_a_panel_of_another_kind_is_refused(panel, model):
     lacking = Panel.from_frame(panel.to_frame().drop(columns="volume"))
-    with pytest.raises(ModelError, match="these data lack volume"):
+    with refuses(ModelError):
         fc.predict(model, lacking)
     other = fc.load_panel("simulated", ["NVDA"], start="2023-01-01")
-    with pytest.raises(ModelError, match="NVDA: the model has no network for it"):
+    with refuses(ModelError):
         fc.predict(model, other)
     both = Panel.from_frame(pd.concat([panel.to_frame(), other.to_frame()]))
     with pytest.warns(UserWarning, match="1 series skipped:\n  NVDA: the model has no network"):
         assert set(fc.predict(model, both)["unique_id"]) == set(TICKERS)
-    with pytest.raises(UsageError, match=r"level: expected percent.*got 100"):
+    with refuses(UsageError):
         fc.predict(model, panel, level=[80, 100])
 
 
@@ -131,7 +132,7 @@ def test_a_model_of_some_series_forecasts_them_as_before(panel, model):
     expected = fc.predict(model, panel).set_index("unique_id").loc[some]
     got = fc.predict(part, panel.only(some)).set_index("unique_id")
     pd.testing.assert_frame_equal(got, expected, check_exact=True)
-    with pytest.raises(UsageError, match="ids: NVDA: not in the model; it has AAPL"):
+    with refuses(UsageError):
         model.only(["NVDA"])
 
 
@@ -139,13 +140,12 @@ def test_rows_that_are_further_apart_than_those_of_the_fit_are_no_history(panel,
     """A model of days must not forecast weeks silently."""
     frame = panel.to_frame()
     weekly = Panel.from_frame(frame[frame.groupby("unique_id").cumcount() % 5 == 0])
-    why = "its rows are 7 days apart, those that the model was fitted on 1 day; fit again"
     for forecast in (fc.predict, fc.simulate):
-        with pytest.raises(ModelError, match=f"AAPL: {why}"):
+        with refuses(ModelError):
             forecast(model, weekly)
     mixed = pd.concat(
         [weekly.to_frame().query("unique_id == 'KO'"), panel.to_frame().query("unique_id != 'KO'")]
     )
-    with pytest.warns(ForecasterWarning, match=f"1 series skipped:\n.*KO: {why}"):
+    with warns(ForecasterWarning):
         frame = fc.predict(model, Panel.from_frame(mixed))
     assert sorted(frame["unique_id"].unique()) == sorted(set(TICKERS) - {"KO"})

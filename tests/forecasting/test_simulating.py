@@ -8,6 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import UsageError
+from tests.messages import refuses
 
 HORIZON = 5
 CONFIG = fc.Config(horizon=HORIZON, hidden=4, members=2, epochs=4, lookback=30)
@@ -111,7 +112,7 @@ def test_the_seed_decides_and_the_frame_is_long(fitted, paths):
     assert len(other) == len(panel.ids) * 10 * HORIZON
     assert other.groupby(["unique_id", "sample_id"]).size().eq(HORIZON).all()
     assert not np.array_equal(other["LSTM"], paths[paths["sample_id"] < 10]["LSTM"])
-    with pytest.raises(UsageError, match="n_paths: expected a whole number of 1 or more; got 0"):
+    with refuses(UsageError):
         fc.simulate(model, panel, 0)
 
 

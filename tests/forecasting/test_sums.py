@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
 from tests.forecasting.test_simulating import CONFIG, HORIZON, market
+from tests.messages import refuses
 
 LEVEL = (80, 95)
 
@@ -81,7 +82,7 @@ def test_other_groups_are_refused(fitted, groups, words):
 
 
 def test_a_group_that_lacks_a_forecast_and_too_few_paths_are_errors(fitted):
-    with pytest.raises(ModelError, match="a: 1 of its 2 series have no forecast: XYZ"):
+    with refuses(ModelError):
         fc.predict_sums(fitted[0], fitted[1], {"a": {"s0": 1, "XYZ": 1}})
-    with pytest.raises(UsageError, match="expected 1,000 or more"):
+    with refuses(UsageError):
         fc.predict_sums(fitted[0], fitted[1], {"a": {"s0": 1}}, level=[99], n_paths=999)

@@ -9,6 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
+from tests.messages import refuses
 from tests.slow import rest_slow
 
 NAMES = ["AAA", "BBB", "CCC"]
@@ -80,11 +81,11 @@ def test_series_without_new_rows_are_left_out_and_named_ones_must_be_known(model
     only = frame[(frame["unique_id"] == "AAA") | (frame["ds"] < prices(300)["ds"].max())]
     updated = fc.update(model, only)
     assert updated.report["rows"].to_dict() == {"AAA": 360, "BBB": 300, "CCC": 300}
-    with pytest.raises(DataError, match="no series of the model: no rows after those"):
+    with refuses(DataError):
         fc.update(model, prices(300))
-    with pytest.raises(UsageError, match="series of the model that the panel has too; got XXX"):
+    with refuses(UsageError):
         fc.update(model, frame, ["AAA", "XXX"])
-    with pytest.raises(UsageError, match=r"searched for each series.*Fit it again"):
+    with refuses(UsageError):
         fc.update(dataclasses.replace(model, provenance={"tuned": True}), frame)
 
 

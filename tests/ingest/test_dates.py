@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.series.panel.panel import Panel
+from tests.messages import refuses
 
 
 def serial(days: pd.DatetimeIndex) -> list[int]:
@@ -242,7 +243,7 @@ def test_times_of_day_settle_no_doubt_about_the_day(written, message):
 @pytest.mark.parametrize("bad", ["01/02/2024", "5.3.2024", "13-1-24", "1/2", 20240101, 5, 5.0])
 @pytest.mark.parametrize("option", ["start", "end"])
 def test_spans_are_given_with_the_year_first(bad, option):
-    with pytest.raises(UsageError, match=r"is not a date; expected e\.g\. 2024-03-28"):
+    with refuses(UsageError):
         fc.load_panel(table(list(pd.date_range("2024-01-01", periods=9))), **{option: bad})
 
 

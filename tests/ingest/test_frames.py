@@ -10,6 +10,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, Kind, Skipped, UsageError
 from tests.conftest import run
+from tests.messages import refuses, warns
 
 DAYS = pd.date_range("2024-01-31", periods=60, name="Date")
 SERIES = ("north", "south")
@@ -95,7 +96,7 @@ def test_polars_is_read_through_arrow():
     table = polars.from_arrow(pa.Table.from_pandas(long(), preserve_index=False))
     panel = fc.load_panel(table, **STORES)
     np.testing.assert_array_equal(panel.values, fc.load_panel(wide(), wide=True).values)
-    with pytest.raises(UsageError, match=r"got LazyFrame; call its .collect\(\) first"):
+    with refuses(UsageError):
         fc.load_panel(table.lazy(), **STORES)
 
 
@@ -125,7 +126,7 @@ def test_parts_of_what_yfinance_downloads():
     assert alone.ids == ("Close",) and alone.target == "close" and len(alone.channels) == 5
     table[("Close", "GONE")] = np.nan
     assert fc.load_panel(table).skipped == {"GONE": Skipped(Kind.NO_NUMBER, column="close")}
-    with pytest.raises(DataError, match=r"none may hold prices.*got Open and AAPL, OPEN"):
+    with refuses(DataError):
         fc.load_panel(unnamed(downloaded()[["Open"]]))
 
 
@@ -219,7 +220,7 @@ def test_predict_takes_frames(model, panel):
         fc.predict(model, panel, level=[80]).sort_values(["unique_id", "ds"], ignore_index=True),
         rtol=1e-4,
     )
-    with pytest.raises(UsageError, match="time_col is for reading a frame; leave it out"):
+    with refuses(UsageError):
         fc.predict(model, panel, **columns)
 
 
@@ -242,7 +243,7 @@ def test_columns_are_no_series_without_a_word(tmp_path, header, target, series):
     source = f"files:{tmp_path / 'x.csv'}"
     assert fc.load_panel(source, target_col=target).ids == ("x",)
     assert fc.load_panel(source, wide=True).ids == series
-    with pytest.warns(ForecasterWarning, match=r" are taken for .* --columns wide"):
+    with warns(ForecasterWarning):
         assert fc.load_panel(source).ids == series
 
 

@@ -17,6 +17,7 @@ from forecaster.ingest.store.index import (
     SeriesEntry,
 )
 from tests.ingest.older import as_bytes
+from tests.messages import refuses
 
 
 def entry(**fields) -> SeriesEntry:
@@ -92,11 +93,11 @@ def test_every_flipped_bit_is_found(path):
 def test_what_strangers_have_put_in_an_index_is_refused(path, index, change):
     """Somebody who can compute the hash."""
     path.write_bytes(as_bytes(msgspec.to_builtins(index) | change))
-    with pytest.raises(StoreError, match=r"index cannot be read .*`forecaster ingest` sets"):
+    with refuses(StoreError):
         Index.read(path)
 
 
 def test_a_newer_one_is_refused(path, index):
     path.write_bytes(as_bytes(msgspec.to_builtins(index) | {"schema": 6, "series": "other"}))
-    with pytest.raises(NotRebuilt, match="version 6 of the store"):
+    with refuses(NotRebuilt):
         Index.read(path)

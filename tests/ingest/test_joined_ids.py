@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest import Columns, CovariateFiles, Reading
+from tests.messages import refuses
 
 DAYS = pd.date_range("2024-01-01", periods=40)
 PAIRS = [(store, item) for store in ("S01", "S02") for item in ("milk", "soap")]
@@ -93,5 +94,5 @@ def test_two_series_that_would_have_the_same_name_are_an_error():
     days = pd.date_range("2024-01-01", periods=10)
     table = pd.DataFrame({"ds": days, "y": np.arange(10.0)})
     table["store"], table["item"] = ["a/b"] * 5 + ["a"] * 5, ["c"] * 5 + ["b/c"] * 5
-    with pytest.raises(DataError, match=r"two series would have the name 'a/b/c'.*replace '/'"):
+    with refuses(DataError):
         fc.load_panel(table, id_col=["store", "item"])

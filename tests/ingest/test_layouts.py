@@ -13,6 +13,7 @@ from forecaster.files import Home
 from forecaster.ingest import load_panel, open_source
 from forecaster.ingest.tables.file_reader import read_series
 from tests.conftest import prices
+from tests.messages import refuses
 
 DOWNLOADS = {
     "AAPL.csv": "Date,Open,High,Low,Close,Adj Close,Volume\n"
@@ -102,7 +103,7 @@ def test_a_part_of_a_folder_that_cannot_be_read_shortens_nothing(tmp_path):
 def test_a_file_that_does_not_fit_into_memory_is_refused_unread(tmp_path, monkeypatch):
     prices("AAA", 300).to_parquet(tmp_path / "p.parquet", index=False)
     monkeypatch.setattr("forecaster.ingest.tables.parquet_tables.free_memory", lambda: 10_000)
-    with pytest.raises(DataError, match=r"declares 300 rows of 7 columns.*GiB.*Split"):
+    with refuses(DataError):
         read_series(tmp_path / "p.parquet")
 
 
@@ -149,7 +150,7 @@ def test_numbers_called_time_are_numbers(numbers):
 def test_times_of_day_of_some_rows_alone_are_refused(tmp_path, clocks):
     rows = "".join(f"2024-01-0{n + 2},{clock},{n + 1}\n" for n, clock in enumerate(clocks))
     (tmp_path / "A.csv").write_text("date,time,close\n" + rows)
-    with pytest.raises(DataError, match=r"column 'date': .* is not a date"):
+    with refuses(DataError):
         read_series(tmp_path / "A.csv")
 
 
@@ -164,7 +165,7 @@ def test_times_of_day_of_some_rows_alone_are_refused(tmp_path, clocks):
 )
 def test_a_file_without_a_header_loses_no_row(tmp_path, text):
     (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(DataError, match=r"no column 'date'.*Delete lines above the names"):
+    with refuses(DataError):
         read_series(tmp_path / "x.csv")
 
 
@@ -184,6 +185,6 @@ def test_a_price_is_a_stocks_beside_other_columns_of_prices(columns, target):
 def test_a_long_cell_is_quoted_in_part(column):
     table = long().astype({"y": object})
     table.loc[2, column] = "x" * 900_000
-    with pytest.raises(DataError, match=r"row 3.*'x+'\.\.\. is not a (date|number); exp") as error:
+    with refuses(DataError) as error:
         load_panel(table)
     assert len(str(error.value)) < 500

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest import Columns, open_source
 from forecaster.ingest.tables.file_reader import read_series
+from tests.messages import refuses
 
 DAYS = ["2024-01-02", "2024-01-03", "2024-01-04"]
 # The decimal sign, and the sign between thousands.
@@ -105,7 +106,7 @@ def test_what_can_be_read_in_one_way_is(tmp_path, close, expected):
      "1,5 2", "True", "1e999", "inf", "--", "1'23", "1.234 567", "(5", "+-5", "5kk"],
 )  # fmt: skip
 def test_what_is_no_number_is_refused(tmp_path, close):
-    with pytest.raises(DataError, match=r"line 2, column 'close': .* is not a number"):
+    with refuses(DataError):
         read(tmp_path, f"date;close;open\n2024-01-02;{close};1.25\n")
 
 
@@ -122,7 +123,7 @@ def test_what_is_no_number_is_refused(tmp_path, close):
     ],
 )
 def test_what_may_be_read_in_two_ways_is_refused_until_one_is_named(tmp_path, text):
-    with pytest.raises(DataError, match=r"line [23], column .*1[,.]234.* --decimal , or --deci"):
+    with refuses(DataError):
         read(tmp_path, text)
     swapped = {1234.0: 1.234, 2345.0: 2.345, 1.234: 1234.0, 2.345: 2345.0}
     commas, points = (read(tmp_path, text, decimal=sign)["close"][-1] for sign in ",.")
@@ -130,7 +131,7 @@ def test_what_may_be_read_in_two_ways_is_refused_until_one_is_named(tmp_path, te
 
 
 def test_a_price_that_may_be_in_thousands_beside_decimal_points_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"line 2, column 'open': '1,234' may .* --decimal ,"):
+    with refuses(DataError):
         read(tmp_path, "date;close;open\n2024-01-02;10.5;1,234\n")
     shown = read(tmp_path, "date;close;open\n2024-01-02;10.5;1,234\n2024-01-03;2,345.5;1\n")
     assert shown == {"close": [10.5, 2345.5], "open": [1234.0, 1.0]}
@@ -155,14 +156,14 @@ def test_plain_points_in_a_file_with_commas_between_cells_are_decimal(tmp_path):
     ],
 )
 def test_columns_that_contradict_each_other_are_refused(tmp_path, text):
-    with pytest.raises(DataError, match=r"is not a number with the decimal sign [.,], as other nu"):
+    with refuses(DataError):
         read(tmp_path, text)
 
 
 def test_a_sign_that_the_user_names_wrongly_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"'10\.25' is not a number with the decimal sign ,"):
+    with refuses(DataError):
         read(tmp_path, "date;close\n2024-01-02;10.25\n", decimal=",")
-    with pytest.raises(UsageError, match="expected a point or a comma"):
+    with refuses(UsageError):
         open_source(f"files:{tmp_path / 'x.csv'}", decimal="x")
     said = "--decimal , is for files and databases; leave it out with source 'yahoo"
     with pytest.raises(UsageError, match=said):

@@ -11,6 +11,7 @@ import pytest
 
 from forecaster.errors import DataError
 from forecaster.ingest import open_source
+from tests.messages import refuses
 
 
 @pytest.mark.parametrize("column", ["unique_id", "ds"])
@@ -21,7 +22,7 @@ def test_bytes_are_read_as_text_and_refused_in_one_line_if_they_are_none(tmp_pat
     pq.write_table(pa.table(columns), path)
     assert open_source(f"files:{path}").tickers() == ["a"]
     pq.write_table(pa.table(columns | {column: [b"\xff"] * 60}), path)
-    with pytest.raises(DataError, match=r"bytes\.parquet: cannot be read: Invalid UTF8"):
+    with refuses(DataError):
         open_source(f"files:{path}").tickers()
 
 

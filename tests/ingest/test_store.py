@@ -16,6 +16,7 @@ from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.store.index import Index
 from tests.conftest import prices
 from tests.ingest.older import changing, written
+from tests.messages import refuses
 
 
 @pytest.fixture
@@ -44,13 +45,13 @@ def test_every_flipped_bit_is_found(tmp_path, store):
         bad = bytearray(good)
         bad[place] ^= 1 << bit
         path.write_bytes(bad)
-        with pytest.raises(StoreError, match=r"KO\.\w+\.parquet: damaged.*ingest"):
+        with refuses(StoreError):
             store.read(["KO"])
     path.write_bytes(good[:-1])
-    with pytest.raises(StoreError, match="damaged"):
+    with refuses(StoreError):
         store.read(["KO"])
     path.unlink()
-    with pytest.raises(StoreError, match="cannot be read: No such file"):
+    with refuses(StoreError):
         store.read(["KO"])
 
 
@@ -96,9 +97,9 @@ def test_files_outside_of_the_store_are_left_alone(tmp_path, store, file):
     with changing(store.folder / "manifest.json") as index:
         index.series["KO"] = replace(entry, file=file)
     forged = Store.open(Home(tmp_path), "simulated")
-    with pytest.raises(StoreError, match="outside of it"):
+    with refuses(StoreError):
         forged.read(["KO"])
-    with pytest.raises(StoreError, match="outside of it"):
+    with refuses(StoreError):
         ingest(Home(tmp_path), Failing(None), ["KO"])
     assert (store.folder.parent / "out").read_text() == "kept"
 
@@ -138,7 +139,7 @@ def test_series_that_fail_are_named(tmp_path):
     arrived = ingest(Home(tmp_path), Failing(None), None)
     assert arrived.ids == ["AAPL", "KO"]
     assert arrived.skipped == {"GE": Skipped(Kind.NOT_LOADED, detail="no such company")}
-    with pytest.raises(DataError, match="no series could be loaded:\n  GE: no such company"):
+    with refuses(DataError):
         ingest(Home(tmp_path), Failing(None), ["GE"])
 
 
@@ -150,7 +151,7 @@ def test_a_full_disk_leaves_the_old_state(tmp_path, store, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        with pytest.raises(WriteError, match="No space left on device"):
+        with refuses(WriteError):
             ingest(Home(tmp_path), Failing(None), ["AAPL"])
     again = Store.open(Home(tmp_path), "simulated")
     pd.testing.assert_frame_equal(again.read(["KO"]), before)

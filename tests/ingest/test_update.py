@@ -12,6 +12,7 @@ from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources.yahoo import Yahoo
 from forecaster.ingest.store.export import export_prices
 from tests.ingest.standin import Company, StandIn, standing_in
+from tests.messages import refuses
 
 NAMES = ["AAPL", "KO", "GE"]
 
@@ -96,7 +97,7 @@ def test_without_a_network_what_is_stored_is_used(server, tmp_path):
     nowhere = Yahoo(rewrite=lambda url: "http://127.0.0.1:9/", now=server.now, cool_down=0.05)
     arrived = ingest(Home(tmp_path), nowhere, NAMES)
     assert arrived.ids == NAMES and "cannot be reached" in arrived.stale["KO"]
-    with pytest.raises(NoNetwork, match="cannot be reached"):
+    with refuses(NoNetwork):
         ingest(Home(tmp_path), nowhere, [*NAMES, "IBM"])
 
 
@@ -121,7 +122,7 @@ def test_a_damaged_index_is_set_aside_and_made_anew_from_the_files(server, tmp_p
     good, entries = store.read(NAMES), store.index.series
     path = store.folder / "manifest.json"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(StoreError, match=r"index cannot be read.*ingest` sets it aside"):
+    with refuses(StoreError):
         Store.open(Home(tmp_path), "yahoo")
     again = update(server, tmp_path, start="2024-02-01").store
     assert not server.charts()  # nothing had to be fetched
@@ -135,7 +136,7 @@ def test_damaged_flags_are_found_again(server, tmp_path):
     flags = store.flags()
     assert store.index.quality is not None
     (store.folder / store.index.quality.file).write_bytes(b"no")
-    with pytest.raises(StoreError, match="damaged"):
+    with refuses(StoreError):
         store.flags()
     pd.testing.assert_frame_equal(update(server, tmp_path).store.flags(), flags)
 
@@ -244,7 +245,7 @@ def test_sessions_that_yahoo_loses_stay(server, tmp_path):
 def test_a_server_out_of_order_is_not_asked_for_hours(server, tmp_path):
     server.trouble = lambda server, symbol, count: "500"
     names = [f"T{i}" for i in range(100)]
-    with pytest.raises(ServerError, match=r"out of order.*tickers in a row.*again later"):
+    with refuses(ServerError):
         update(server, tmp_path, names)
     assert len(server.requests) < 80
 

@@ -14,6 +14,7 @@ import forecaster as fc
 from forecaster.errors import DataError, NoSeries
 from forecaster.ingest.tables.file_reader import read_series
 from forecaster.series.panel.panel import Panel
+from tests.messages import refuses
 
 DAYS = pd.date_range("2024-01-01", periods=3)
 
@@ -41,9 +42,9 @@ def test_an_infinite_number_in_a_file_is_an_error(tmp_path, column, written):
         read_series(tmp_path / "x.csv")
     frame[column] = frame[column].astype(float)
     frame.to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(DataError, match=f"x.parquet, row 2, column '{column}': .*Leave the cell "):
+    with refuses(DataError):
         read_series(tmp_path / "x.parquet")
-    with pytest.raises(DataError, match=f"the frame, row 2, column '{column}'"):
+    with refuses(DataError):
         fc.load_panel(frame)
 
 
@@ -55,7 +56,7 @@ def test_a_column_of_numbers_as_text_is_a_series_of_a_wide_table(tmp_path, endin
 
 
 def test_an_infinite_number_that_is_not_learned_from_is_an_error_too():
-    with pytest.raises(DataError, match="row 2, column 'change': inf is not a number"):
+    with refuses(DataError):
         fc.load_panel(prices(change=[np.nan, np.inf, -np.inf]))
 
 
@@ -68,26 +69,25 @@ def test_an_infinite_covariate_is_an_error(tmp_path, kind, ending):
     keys = {"ds": DAYS} if kind == "future" else {"unique_id": ["A", "B", "C"]}
     table = pd.DataFrame({**keys, "x": [1.0, -np.inf, 2.0]})
     if ending == "frame":
-        with pytest.raises(DataError, match=f"{kind} covariates: row 2, column 'x': -inf is not a"):
+        with refuses(DataError):
             panel.with_future(table) if kind == "future" else panel.with_static(table)
         return
     path = tmp_path / f"x.{ending}"
     table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path)
-    line = "line 3" if ending == "csv" else "row 2"
-    with pytest.raises(DataError, match=rf"x\.{ending}, {line}, column 'x': -inf is not a number"):
+    with refuses(DataError):
         CovariateFiles.of(**{kind: path}).added_to(panel)
 
 
 @pytest.mark.parametrize("column", ["close", "volume"])
 def test_complex_numbers_are_refused(column):
     frame = prices(**{column: [1 + 1j, 2, 3]})
-    with pytest.raises(DataError, match=rf"column '{column}': '\(1\+1j\)' is not a number"):
+    with refuses(DataError):
         fc.load_panel(frame)
-    with pytest.raises(DataError, match=f"column '{column}' holds complex numbers; expected real"):
+    with refuses(DataError):
         Panel.from_frame(frame)
     panel = fc.load_panel(prices())
     for add in (panel.with_future, panel.with_static):
-        with pytest.raises(DataError, match="covariates: column 'x' holds complex numbers"):
+        with refuses(DataError):
             add(pd.DataFrame({"unique_id": ["A"], "ds": DAYS[:1], "x": [1j]}))
 
 
@@ -120,11 +120,9 @@ OTHERS = {
 @pytest.mark.parametrize("kind", OTHERS)
 def test_what_is_no_number_is_not_made_one(kind):
     for column in ("close", "volume"):
-        with pytest.raises(DataError, match=f"row 1, column '{column}': .* is not a number"):
+        with refuses(DataError):
             fc.load_panel(prices(**{column: OTHERS[kind]}))
-    with pytest.raises(
-        DataError, match=r"row 1, column 'a': .* is not a number(\. Each colu|; it is)"
-    ):
+    with refuses(DataError):
         fc.load_panel(pd.DataFrame({"date": DAYS, "a": OTHERS[kind]}), wide=True)
     if "large" not in kind and "9,000" not in kind:
         assert fc.load_panel(prices(more=OTHERS[kind]), target_col="close").mask.sum() == 3
@@ -170,7 +168,7 @@ def test_a_column_of_missing_times_holds_no_numbers(empties):
     nothing = pd.Series(empties, dtype=object)
     volume = fc.load_panel(prices(volume=nothing)).channel("volume")
     assert np.isnan(volume).all()
-    with pytest.raises(NoSeries, match="column 'close' holds no number"):
+    with refuses(NoSeries):
         fc.load_panel(prices(close=nothing))
 
 
@@ -201,7 +199,7 @@ def test_a_wide_table_has_one_currency(tmp_path, ending, name, one, other):
 
 
 def test_a_wide_table_with_nothing_but_a_currency_is_a_clear_error():
-    with pytest.raises(DataError, match=r"no column of a series; .* got 'date' .*, 'ccy' \(text"):
+    with refuses(DataError):
         fc.load_panel(WIDE[["date"]].assign(ccy="EUR"), wide=True)
 
 

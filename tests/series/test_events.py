@@ -8,6 +8,7 @@ import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.series import Panel, choose_transform, findings_of, say_findings
 from forecaster.series.prices.events import event_factors
+from tests.messages import warns
 
 ROWS, QUARTER, WIDER = 800, 63, 4.0
 DAYS = pd.bdate_range("2020-01-01", periods=ROWS + 5)
@@ -81,7 +82,7 @@ def test_an_event_to_come_that_is_no_session_is_named(moment):
     model = fc.fit(panel.with_future(listed), fc.Config(hidden=2, members=1, epochs=1))
     known = listed[listed["date"] <= panel.times[-1]]
     more = pd.DataFrame({"ticker": ["T0"], "date": [pd.Timestamp(moment)]})
-    with pytest.warns(ForecasterWarning, match=rf"count nowhere: T0 \({moment}"):
+    with warns(ForecasterWarning):
         fc.predict(model, panel.with_future(pd.concat([known, more])))
 
 

@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ModelError
 from forecaster.series import Frequency, Hours, infer_frequency
+from tests.messages import refuses
 
 DAYS = pd.Timestamp("2024-10-01"), pd.Timestamp("2024-11-27")
 
@@ -79,5 +80,5 @@ def test_a_saved_model_keeps_its_hours_and_forecasts_within_them(config, tmp_pat
     ]  # fmt: skip
     text = (tmp_path / "run" / "model.json").read_text()
     (tmp_path / "run" / "model.json").write_text(text.replace('"XNYS"', '"NOPE"'))
-    with pytest.raises(ModelError, match="exchange 'NOPE' is not known"):
+    with refuses(ModelError):
         fc.load(tmp_path / "run")

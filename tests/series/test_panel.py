@@ -13,6 +13,7 @@ from forecaster.errors import DataError, Kind, Skipped, UsageError
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
+from tests.messages import refuses
 
 
 def frame(lengths: dict[str, int]) -> pd.DataFrame:
@@ -158,7 +159,7 @@ def test_dates_beyond_nanoseconds_are_later_than_all_others(far):
     assert panel.between(None, far).times.tolist() == panel.times.tolist()
     assert panel.until(far).times.tolist() == panel.times.tolist()
     assert rows_of(panel, panel.flagged(far)) == rows_of(panel, panel.flagged("2100-01-01"))
-    with pytest.raises(DataError, match="no rows in that span"):
+    with refuses(DataError):
         panel.between(far)
 
 
@@ -166,12 +167,12 @@ def test_dates_beyond_nanoseconds_are_later_than_all_others(far):
 def test_what_is_no_date_is_named(wrong):
     panel = flagged_panel()
     for call in (panel.between, panel.until, lambda end: panel.between(None, end)):
-        with pytest.raises(UsageError, match=r"is not a date; expected e\.g\. 2024-03-28"):
+        with refuses(UsageError):
             call(wrong)
 
 
 def test_series_that_do_not_fit_into_memory_are_refused_before_it_is_taken(monkeypatch):
     monkeypatch.setattr("forecaster.series.panel.stacking.free_memory", lambda: 1000)
     frame = pd.DataFrame({"unique_id": list("abcdefghijkl"), "ds": range(1, 13), "y": 1.0})
-    with pytest.raises(DataError, match=r"12 series with 12 different times need about .* Round"):
+    with refuses(DataError):
         fc.load_panel(frame)

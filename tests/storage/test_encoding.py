@@ -9,6 +9,7 @@ import forecaster as fc
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting.config import ENCODINGS
 from forecaster.storage import METHODS, Encoding, load, save
+from tests.messages import refuses
 
 
 @pytest.mark.parametrize("encoding", [*METHODS.values(), Encoding("float16", 0.3, "float16")])
@@ -51,11 +52,11 @@ def test_a_model_is_smaller_and_forecasts_nearly_the_same(model, panel, tmp_path
     np.testing.assert_allclose(forecast["LSTM-hi-80"] - forecast["LSTM-lo-80"], width, rtol=2e-2)
     text = (small / "model.json").read_text()
     (small / "model.json").write_text(text.replace('"int8"', '"int3"'))
-    with pytest.raises(ModelError, match="not a model of this program"):
+    with refuses(ModelError):
         load(small)
 
 
 def test_the_settings_name_every_encoding():
     assert list(METHODS) == list(ENCODINGS)
-    with pytest.raises(UsageError, match="encoding: expected one of none, float16, int8"):
+    with refuses(UsageError):
         fc.Config(encoding="int4")

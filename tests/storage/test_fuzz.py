@@ -19,6 +19,7 @@ from forecaster.storage import METHODS, Run
 from forecaster.storage.model.checking import widths_to_json
 from forecaster.storage.runs.run_index import write_index
 from tests.limits import within_limits
+from tests.messages import refuses
 from tests.storage.mutants import JSON, change_json, mutate
 
 INDEX = "index.parquet"
@@ -156,5 +157,5 @@ def test_shards_of_two_fits_are_named(original, tmp_path):
     rest = json.loads(path.read_text())
     rest["target"] = "close"
     path.write_text(json.dumps(rest))
-    with pytest.raises(ModelError, match="damaged; its shards differ in target"):
+    with refuses(ModelError):
         fc.load(folder)

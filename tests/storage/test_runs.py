@@ -21,6 +21,7 @@ from forecaster.storage import choose_run, remove_run, rename_run, runs_of, save
 from forecaster.storage.runs.prices import under_new_names
 from forecaster.storage.runs.run_index import SCHEMA, read_index
 from tests.ingest.older import written
+from tests.messages import refuses
 
 
 @pytest.fixture
@@ -111,11 +112,11 @@ def test_a_run_that_a_wrong_clock_dated_later_than_now_is_not_the_latest(home, s
 
 
 def test_no_run_that_knows_the_ticker_is_an_error(home, saved):
-    with pytest.raises(ModelError, match="run `forecaster fit` first"):
+    with refuses(ModelError):
         choose_run(home)
     saved("a", "yahoo", ["AAPL"])
     saved("demo", "simulated", ["KO"])
-    with pytest.raises(ModelError, match=r"AAPX: not among .*near: AAPL\n.*run a, the latest of"):
+    with refuses(ModelError):
         choose_run(home, None, ["AAPX"])
 
 
@@ -140,9 +141,7 @@ def test_an_older_sound_run_takes_the_place_of_a_damaged_one(home, saved):
 def test_where_none_can_take_its_place_a_damaged_run_is_an_error(home, saved):
     saved("demo", "simulated", ["AAPL"])
     (saved("bad", "yahoo", ["AAPL"]) / "model.json").write_text("{")
-    with pytest.raises(
-        ModelError, match=r"another: demo\n.*cannot be read.*`forecaster runs remove bad`"
-    ):
+    with refuses(ModelError):
         choose_run(home, None, ["AAPL"])
 
 
@@ -153,7 +152,7 @@ def test_a_run_is_named_renamed_and_removed(home, saved):
     assert home.runs() == [moved, second] and run_name(moved) == "weekly.1"
     assert run_time(moved) == run_time(first) and fc.load(moved).ids == ("AAPL",)
     assert choose_run(home, "Weekly.1").folder == moved
-    with pytest.raises(UsageError, match=r"no run 'a' under .*; there are b, weekly.1"):
+    with refuses(UsageError):
         remove_run(home, "a")
     assert remove_run(home, "weekly.1") == moved
     assert list(home.models.iterdir()) == [second]
@@ -174,7 +173,7 @@ def test_an_index_that_swells_is_refused_unread(tmp_path, monkeypatch):
     raw = (tmp_path / "index.parquet").read_bytes()
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("read"))
     rest = {"schema": SCHEMA, "shards": 1, "index_sha256": hashlib.sha256(raw).hexdigest()}
-    with pytest.raises(ModelError, match=r"index\.parquet: .*10,000,000 cells in [\d,]+ bytes"):
+    with refuses(ModelError):
         read_index(tmp_path, rest)
 
 
@@ -182,16 +181,16 @@ def test_an_index_that_swells_is_refused_unread(tmp_path, monkeypatch):
     "name", ["", "a b", "../a", "-a", ".a", "a/b", "con", "x" * 61, "20260101-000000-000-lstm", "ä"]
 )
 def test_what_cannot_be_a_name_is_refused(home, name):
-    with pytest.raises(UsageError, match="cannot name a run; expected at most 60 letters, digits"):
+    with refuses(UsageError):
         home.check_new_name(name)
 
 
 def test_a_name_is_given_once(home, saved):
     saved("a", "yahoo", ["AAPL"])
     for name in ("a", "A"):
-        with pytest.raises(UsageError, match=r"already .*choose another name"):
+        with refuses(UsageError):
             home.check_new_name(name)
-        with pytest.raises(UsageError, match="already"):
+        with refuses(UsageError):
             rename_run(home, "a", name)
     # A name that was taken while the fit trained: nothing is lost, and nothing replaced.
     assert run_name(saved("a", "yahoo", ["KO"])).endswith("-lstm") and len(home.runs()) == 2
@@ -207,7 +206,7 @@ def test_a_folder_that_is_no_run_of_the_home_can_be_named(home, model, tmp_path,
 def test_a_run_that_cannot_be_removed_stays_whole_and_listed(home, saved, monkeypatch):
     folder = saved("a", "yahoo", ["AAPL"])
     monkeypatch.setattr(os, "access", lambda path, mode: "models" not in str(path))
-    with pytest.raises(WriteError, match="cannot be removed: Permission denied"):
+    with refuses(WriteError):
         remove_run(home, "a")
     assert home.runs() == [folder] == list(home.models.iterdir())
 

@@ -9,6 +9,7 @@ import pytest
 
 from forecaster import swarm
 from forecaster.swarm import Shared, Single, Swarm, SwarmError
+from tests.messages import refuses
 from tests.swarm.test_swarm import HELD_BACK, X, Y, same
 
 IDS = ["a", "b", "c"]
@@ -116,5 +117,5 @@ def test_one_network_needs_no_member_axis(tmp_path):
     loaded = Single.load(tmp_path / "n", network, loss=optax.squared_error)
     assert same(loaded.params, stepped.params) and repr(loaded).startswith("Network (1 ")
     make(network).save(tmp_path / "s")
-    with pytest.raises(SwarmError, match="expected one network; got 3"):
+    with refuses(SwarmError):
         Single.load(tmp_path / "s", network, loss=optax.squared_error)

@@ -15,6 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from forecaster.swarm import Checkpoint, SwarmError
+from tests.messages import refuses
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, TASKS, data, run, same
 from tests.swarm.test_swarm import X, Y, make
 
@@ -58,23 +59,20 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     path = tmp_path / "fit.checkpoint"
     task = TASKS["Perceptron"]
     resume = Checkpoint(path, resume=True)
-    with pytest.raises(SwarmError, match=r"no checkpoint to resume.* without resume") as missing:
+    with refuses(SwarmError) as missing:
         run(task, data, checkpoint=resume)
     assert isinstance(missing.value, FileNotFoundError)
     run(task, data, checkpoint=Checkpoint(path, every=0))
     again = run(task, data, checkpoint=resume)  # nothing left to do
     assert same(again.params, run(task, data).params)
-    for change, told in (
-        ({"seed": 6}, r"with another value of seed \(then 5, now 6\)\. Start"),
-        (
-            {"hyperparams": HYPERPARAMS | {"clip": 2.0}},
-            r"another value of clip \(then 1.0, now 2.0",
-        ),
-        ({"patience": 4}, r"with another value of patience( \(|\.)"),
-        ({"ids": [*IDS[:-1], "another"]}, r"with another value of ids\. Start"),
-        ({"data": data._replace(targets=data.targets + 1)}, "data or earlier training differ"),
+    for change in (
+        {"seed": 6},
+        {"hyperparams": HYPERPARAMS | {"clip": 2.0}},
+        {"patience": 4},
+        {"ids": [*IDS[:-1], "another"]},
+        {"data": data._replace(targets=data.targets + 1)},
     ):
-        with pytest.raises(SwarmError, match=f"a checkpoint of another fit.* {told}"):
+        with refuses(SwarmError):
             changed: Any = {"data": data, "checkpoint": resume} | change
             run(task, **changed)
     path.write_bytes(path.read_bytes()[:-10])

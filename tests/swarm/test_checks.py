@@ -11,6 +11,7 @@ from flax import nnx
 
 from forecaster import swarm
 from forecaster.swarm import Shared, Swarm, SwarmError, SwarmWarning
+from tests.messages import refuses, warns
 from tests.swarm.test_swarm import HELD_BACK, IDS, N, Widened, X, Y, make
 
 
@@ -77,149 +78,80 @@ def supervised(rows):
 
 
 ERRORS = {
-    "zero members": (lambda: make([]), "no members: ids is empty"),
-    "ids repeat": (lambda: make(["a", "b", "a"]), "ids must be unique; more than once: a"),
-    "ids no strings": (lambda: make([1, 2]), "ids: expected strings; got 1"),
-    "no batch": (lambda: make().fit(X, Y, batch_size=0), "batch_size: expected a whole.*got 0"),
-    "shared data of one network": (
-        lambda: swarm.Single(Widened, loss=optax.squared_error).predict(Shared(X[0])),
-        "Single: expected arrays.*got Shared",
+    "zero members": lambda: make([]),
+    "ids repeat": lambda: make(["a", "b", "a"]),
+    "ids no strings": lambda: make([1, 2]),
+    "no batch": lambda: make().fit(X, Y, batch_size=0),
+    "shared data of one network": lambda: swarm.Single(Widened, loss=optax.squared_error).predict(
+        Shared(X[0])
     ),
-    "members of different shapes": (
-        lambda: make().fit([x[: 10 + i % 2] for i, x in enumerate(X)], Y),
-        r"inputs: the members' shapes differ.*\(10, 3\) \(member 0\), \(11, 3\) \(member 1\)",
+    "members of different shapes": lambda: make().fit(
+        [x[: 10 + i % 2] for i, x in enumerate(X)], Y
     ),
-    "data and ids": (
-        lambda: make().fit(X[:5], Y[:5]),
-        r"inputs: expected a leading axis of 9 members, one per id; got shape \(5, 32, 3\)",
+    "data and ids": lambda: make().fit(X[:5], Y[:5]),
+    "targets and inputs": lambda: make().fit(X, Y[:, :7]),
+    "validation and training": lambda: make().fit(X, Y, validation_data=(X[..., :2], Y)),
+    "NaN": lambda: make().fit(nan(), Y),
+    "a vector for a loss": lambda: make(loss=None, loss_fn=lambda p, b, k: b.inputs.sum(-1)).fit(
+        X, Y
     ),
-    "targets and inputs": (
-        lambda: make().fit(X, Y[:, :7]),
-        "targets: expected 32 examples, as in the inputs; got 7",
+    "a scalar for elementwise": lambda: make(loss=lambda p, y: ((p - y) ** 2).mean()).fit(X, Y),
+    "targets spread over predictions": lambda: make(loss=lambda p, y: (p - y) ** 2).fit(
+        X, Y[..., 0]
     ),
-    "validation and training": (
-        lambda: make().fit(X, Y, validation_data=(X[..., :2], Y)),
-        r"training and validation inputs: single examples differ: \[\(3,\)\] and \[\(2,\)\]",
+    "a schedule for a hyperparameter": lambda: make(
+        hyperparams={"learning_rate": optax.cosine_decay_schedule(0.1, 9)}
     ),
-    "NaN": (
-        lambda: make().fit(nan(), Y),
-        r"inputs: expected finite numbers.*nan.*first in member m4, example 2 \(1 in all: m4\)",
+    "an optimiser that lacks a value": lambda: make(optimizer=lambda rate: optax.sgd(rate)),
+    "hyperparams of another length": lambda: make(hyperparams={"learning_rate": [1e-3, 1e-2]}),
+    "hyperparams no number": lambda: make(hyperparams={"learning_rate": "fast"}),
+    "unknown hyperparams": lambda: make().with_hyperparams(momentum=1.0),
+    "patience without validation": lambda: make().fit(X, Y, patience=3),
+    "no epochs": lambda: make().fit(X, Y, epochs=0),
+    "limits among the hyperparams": lambda: make(
+        hyperparams={"learning_rate": 1e-3, "patience": 3}
     ),
-    "a vector for a loss": (
-        lambda: make(loss=None, loss_fn=lambda p, b, k: b.inputs.sum(-1)).fit(X, Y),
-        r"loss_fn\(params, batch, key\): expected a scalar, shape \(\); got shape \(32,\)",
+    "no chunk": lambda: make(chunk=0).fit(X, Y),
+    "no model": lambda: Swarm(cast(Any, 3), IDS, loss=optax.squared_error),
+    "unknown member": lambda: make().member("x"),
+    "appended twice": lambda: make().append(["m3"]),
+    "weights of another shape": lambda: make().with_params({"a": np.zeros(3)}),
+    "no validation that counts": lambda: make().fit(X, Y, validation_data=(*HELD_BACK, unused())),
+    "no validation that counts, of a stream": lambda: make().fit(
+        swarm.Streamed(supervised), epochs=1
     ),
-    "a scalar for elementwise": (
-        lambda: make(loss=lambda p, y: ((p - y) ** 2).mean()).fit(X, Y),
-        r"expected one loss per example, shape \(32, \.\.\.\); got \(\)",
+    "metrics without names": lambda: make().fit(X, Y, metrics=cast(Any, [optax.squared_error])),
+    "a metric that returns no numbers": lambda: make().fit(
+        X, Y, epochs=1, metrics={"a": lambda predictions, targets: "low"}
     ),
-    "targets spread over predictions": (
-        lambda: make(loss=lambda p, y: (p - y) ** 2).fit(X, Y[..., 0]),
-        r"at most one loss per number; got \(32, 32\) from predictions \(32, 1\)",
+    "epochs of each member": lambda: make().fit(X, Y, epochs=cast(Any, [3, 4])),
+    "an elementwise loss without targets": lambda: make().fit(X, epochs=1),
+    "a metric of the whole batch": lambda: make().fit(
+        X, Y, metrics={"a": lambda p, y: jax.numpy.mean(p)}
     ),
-    "a schedule for a hyperparameter": (
-        lambda: make(hyperparams={"learning_rate": optax.cosine_decay_schedule(0.1, 9)}),
-        r"got a function.*optax.adam\(lambda step: learning_rate \* schedule\(step\)\)",
+    "a metric named like a column": lambda: make().fit(
+        X, Y, metrics={"best_loss": optax.squared_error}
     ),
-    "an optimiser that lacks a value": (
-        lambda: make(optimizer=lambda rate: optax.sgd(rate)),
-        "needs rate; hyperparameters given: learning_rate",
+    "an unknown monitor": lambda: make().fit(X, Y, validation_data=HELD_BACK, monitor="accuracy"),
+    "a stream of other rows": lambda: make().fit(
+        swarm.Streamed(lambda rows: (X[:1], Y[:1])), epochs=1
     ),
-    "hyperparams of another length": (
-        lambda: make(hyperparams={"learning_rate": [1e-3, 1e-2]}),
-        r"hyperparams\['learning_rate'\]: expected a scalar or shape \(9,\); got \(2,\)",
-    ),
-    "hyperparams no number": (
-        lambda: make(hyperparams={"learning_rate": "fast"}),
-        r"hyperparams\['learning_rate'\]: expected numbers; got 'fast'",
-    ),
-    "unknown hyperparams": (
-        lambda: make().with_hyperparams(momentum=1.0),
-        "no hyperparameter momentum; this swarm has",
-    ),
-    "patience without validation": (
-        lambda: make().fit(X, Y, patience=3),
-        "patience: needs validation data",
-    ),
-    "no epochs": (lambda: make().fit(X, Y, epochs=0), "epochs: expected whole numbers of 1 or"),
-    "limits among the hyperparams": (
-        lambda: make(hyperparams={"learning_rate": 1e-3, "patience": 3}),
-        "hyperparams: expected neither epochs nor patience.*got patience",
-    ),
-    "no chunk": (lambda: make(chunk=0).fit(X, Y), "chunk: expected a whole number of 1 or more"),
-    "no model": (
-        lambda: Swarm(cast(Any, 3), IDS, loss=optax.squared_error),
-        "model: expected a function",
-    ),
-    "unknown member": (
-        lambda: make().member("x"),
-        "no member 'x'; there are 9: m0, m1, m2, m3, m4",
-    ),
-    "appended twice": (lambda: make().append(["m3"]), "ids must be unique; more than once: m3"),
-    "weights of another shape": (
-        lambda: make().with_params({"a": np.zeros(3)}),
-        "params: expected shapes",
-    ),
-    "no validation that counts": (
-        lambda: make().fit(X, Y, validation_data=(*HELD_BACK, unused())),
-        "validation_data: expected an example with a sample_weight.*got none for 1: m4",
-    ),
-    "no validation that counts, of a stream": (
-        lambda: make().fit(swarm.Streamed(supervised), epochs=1),
-        "validation_data: expected an example with a sample_weight.*got none for 1: m4",
-    ),
-    "metrics without names": (
-        lambda: make().fit(X, Y, metrics=cast(Any, [optax.squared_error])),
-        r"metrics: expected values by name, such as \{'accuracy': accuracy\}; got \[<",
-    ),
-    "a metric that returns no numbers": (
-        lambda: make().fit(X, Y, epochs=1, metrics={"a": lambda predictions, targets: "low"}),
-        r"metrics\['a'\]: expected it to return an array of numbers; got 'low'",
-    ),
-    "epochs of each member": (
-        lambda: make().fit(X, Y, epochs=cast(Any, [3, 4])),
-        r"epochs: expected a scalar or shape \(9,\); got \(2,\)",
-    ),
-    "an elementwise loss without targets": (
-        lambda: make().fit(X, epochs=1),
-        "targets: expected some, since this loss reads None as 0.0.*got None.*loss_fn",
-    ),
-    "a metric of the whole batch": (
-        lambda: make().fit(X, Y, metrics={"a": lambda p, y: jax.numpy.mean(p)}),
-        "metric a: expected a value per example",
-    ),
-    "a metric named like a column": (
-        lambda: make().fit(X, Y, metrics={"best_loss": optax.squared_error}),
-        r"best_loss is a column of summary\(\) already",
-    ),
-    "an unknown monitor": (
-        lambda: make().fit(X, Y, validation_data=HELD_BACK, monitor="accuracy"),
-        r"monitor: expected one of the metrics \(none given\); got 'accuracy'",
-    ),
-    "a stream of other rows": (
-        lambda: make().fit(swarm.Streamed(lambda rows: (X[:1], Y[:1])), epochs=1),
-        r"load\(rows\).inputs: expected a leading axis of \d members",
-    ),
-    "rows outside": (
-        lambda: make().fit(Shared(X, np.arange(N) + 1), Shared(Y, np.arange(N) + 1)),
-        "rows of inputs: expected whole numbers from 0 to 8; got int64 from 1 to 9",
-    ),
+    "rows outside": lambda: make().fit(Shared(X, np.arange(N) + 1), Shared(Y, np.arange(N) + 1)),
 }
 
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("what", ERRORS)
 def test_bad_input_is_a_named_error(what):
-    call, message = ERRORS[what]
-    with pytest.raises(SwarmError, match=f"(?s){message}"):
-        call()
+    with refuses(SwarmError):
+        ERRORS[what]()
 
 
 def test_hyperparameters_that_nothing_uses_are_named():
     two, adam = ["a", "b"], optax.adam(0.01)
-    with pytest.warns(SwarmWarning, match="nothing uses lr; .* take .*dropout.* learning_rate"):
+    with warns(SwarmWarning):
         make(two, optimizer=optax.adam, hyperparams={"lr": 5.0})
-    with pytest.warns(SwarmWarning, match="nothing uses learning_rate; .*already made"):
+    with warns(SwarmWarning):
         Swarm(
             no_rngs,
             two,
@@ -250,7 +182,7 @@ def test_numbers_that_are_not_finite_are_let_through_where_that_is_said():
     for door in (lambda **given: made.predict(broken, **given),
                  lambda **given: made.evaluate(broken, Y, **given),
                  lambda **given: made.step(broken, Y, **given)[1]):  # fmt: skip
-        with pytest.raises(SwarmError, match=r"member m4, example 2.*check=False"):
+        with refuses(SwarmError):
             door()
         finite = np.isfinite(door(check=False)).reshape(len(X), -1).all(1)
         assert list(np.flatnonzero(~finite)) == [4]

@@ -15,6 +15,7 @@ from forecaster import swarm
 from forecaster.swarm.devices import compiled
 from forecaster.swarm.devices.lanes import map_members, over_lanes
 from forecaster.swarm.execution import schedule
+from tests.messages import warns
 from tests.slow import rest_slow
 from tests.swarm.test_swarm import X, Y, same
 
@@ -156,7 +157,7 @@ def test_a_folder_of_another_user_is_not_used(chosen):
     folder, use = chosen
     folder.mkdir(parents=True, mode=0o700)
     os.chown(folder, OTHER, OTHER)
-    with pytest.warns(swarm.SwarmWarning, match="which is not used"):
+    with warns(swarm.SwarmWarning):
         assert use() is None
 
 

@@ -18,6 +18,7 @@ from flax import nnx
 from forecaster import swarm
 from forecaster.swarm import GRU, LSTM, Shared, Single, Swarm, SwarmError
 from forecaster.swarm.devices import programs
+from tests.messages import refuses
 
 ROOT = Path(__file__).parents[2]
 RTOL, ATOL = 1e-4, 1e-5
@@ -149,8 +150,8 @@ def test_a_number_of_devices_that_cannot_be_is_an_error():
     message = f"data_parallel: expected at most the number of devices, {there}; got 99"
     with pytest.raises(SwarmError, match=message):
         train(perceptron, data_parallel=99)
-    with pytest.raises(SwarmError, match="data_parallel: expected a whole number of 1 or more"):
+    with refuses(SwarmError):
         train(perceptron, data_parallel=0)
     if there > 1:
-        with pytest.raises(SwarmError, match=f"{there}, divided by data_parallel={there}; got 2"):
+        with refuses(SwarmError):
             swarm.lane_mesh(2, data_parallel=there)

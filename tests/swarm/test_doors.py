@@ -11,6 +11,7 @@ from flax import linen
 
 from forecaster import swarm
 from forecaster.swarm import Swarm, SwarmError
+from tests.messages import refuses, warns
 from tests.swarm.test_swarm import X, Y, make
 
 
@@ -37,7 +38,7 @@ def test_members_of_another_model_are_not_appended():
         return Swarm(model, ids, loss=optax.squared_error)
 
     line = (lambda key: jnp.zeros(3), lambda params, x: x @ params)
-    with pytest.raises(SwarmError, match="make both swarms from the same object"):
+    with refuses(SwarmError):
         members(["a"], line).append(members(["b"], (line[0], lambda params, x: x * params)))
     assert len(members(["a"], line).append(members(["b"], line))) == 2
     linear = [swarm.linen_functions(linen.Dense(1), X[0]) for _ in range(2)]
@@ -48,7 +49,7 @@ def test_a_result_of_fit_that_is_dropped_is_noticed():
     made = make(["a"])
     assert "1 finished" in repr(made.fit(X[:1], Y[:1], epochs=1))  # as a notebook does
     for use in (lambda: made.summary(), lambda: made.predict(X[:1]), lambda: made.member("a")):
-        with pytest.warns(swarm.SwarmWarning, match=r"Write swarm = swarm.fit\(...\)") as caught:
+        with warns(swarm.SwarmWarning) as caught:
             use()
         assert caught[0].filename == __file__
     made = make(["a"])
@@ -69,7 +70,7 @@ def test_a_single_string_is_not_taken_as_letters():
         lambda: made.drop("10"),
         lambda: made.append("new"),
     ):
-        with pytest.raises(SwarmError, match=r"expected names; got the single string '.*\['.*'\]"):
+        with refuses(SwarmError):
             call()
     assert made.select(["10"]).ids == ("10",) and len(made.drop(["10"])) == 11
 

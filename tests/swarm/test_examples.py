@@ -5,6 +5,7 @@ import pytest
 
 from forecaster.swarm import Shared, Streamed, SwarmError, stack
 from forecaster.swarm.training.examples import part, training_data
+from tests.messages import refuses
 
 IDS = ("A", "B")
 X = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
@@ -16,7 +17,7 @@ def test_members_of_unequal_length_are_padded_with_weight_zero():
     np.testing.assert_array_equal(stacked[0], X[0])
     np.testing.assert_array_equal(stacked[1], [*X[1, :2], [0, 0, 0], [0, 0, 0]])
     np.testing.assert_array_equal(weight, [[1, 1, 1, 1], [1, 1, 0, 0]])
-    with pytest.raises(SwarmError, match=r"differ: expected one shape; got \(4, 2\) \(member 1\)"):
+    with refuses(SwarmError):
         stack([X[0], X[1, :, :2]])
 
 
@@ -41,15 +42,14 @@ def test_streams_may_leave_out_targets_and_weight(given):
 def test_weights_are_finite_and_not_negative(bad):
     weight = np.ones((2, 4), np.float32)
     weight[1, 2] = bad
-    match = "sample_weight: expected finite numbers of 0.0 or more; got .*, first in "
     for check in (True, False):
-        with pytest.raises(SwarmError, match=match + "member B, example 2"):
+        with refuses(SwarmError):
             part(IDS, X, Y, weight, "", check=check)
-    with pytest.raises(SwarmError, match=match + "example 2"):
+    with refuses(SwarmError):
         part(IDS, X, Y, Shared(weight[1]), "")
     streamed = training_data(
         IDS, Streamed(lambda rows: (X[rows], Y[rows], weight[rows])), *[None] * 4
     )
     assert isinstance(streamed, Streamed)
-    with pytest.raises(SwarmError, match=match + "member B, example 2"):
+    with refuses(SwarmError):
         streamed.load(np.array([1]))

@@ -10,6 +10,7 @@ import pytest
 from flax import nnx
 
 from forecaster.swarm import Checkpoint, Shared, Status, Swarm, SwarmError
+from tests.messages import refuses
 from tests.slow import slow
 from tests.swarm.test_swarm import HELD_BACK, IDS, N, Network, X, Y, close, make, same
 
@@ -167,7 +168,7 @@ def test_a_key_draws_what_is_random_and_nothing_else():
     stepped, _ = made.step(X, X)
     drawn = stepped.predict(x, key=0)
     np.testing.assert_array_equal(drawn[0] == 0, once[0] == 0)
-    with pytest.raises(SwarmError, match="key: expected a seed, or one random key"):
+    with refuses(SwarmError):
         made.predict(x, key=jax.random.split(jax.random.key(0), 3))
 
 
@@ -202,7 +203,7 @@ def test_schedules_of_each_members_own_rate_and_length():
     def decides(learning_rate, steps):
         return optax.adam(optax.cosine_decay_schedule(learning_rate, steps))
 
-    with pytest.raises(SwarmError, match="optimizer decides: it has a branch that depends on"):
+    with refuses(SwarmError):
         make(optimizer=decides, hyperparams={"learning_rate": rates, "steps": steps})
 
 

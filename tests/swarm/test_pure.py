@@ -7,6 +7,7 @@ import optax
 import pytest
 
 from forecaster.swarm import Batch, Swarm, SwarmError
+from tests.messages import refuses
 from tests.swarm.test_programs import traces
 from tests.swarm.test_swarm import Network, X, Y, close, make, same
 
@@ -59,12 +60,12 @@ def test_a_bound_function_predicts_as_the_swarm_does(traces):
 @pytest.mark.usefixtures("unchecked")
 def test_a_state_of_others_is_refused():
     made = make()
-    with pytest.raises(SwarmError, match="state: expected 9 members; got 1"):
+    with refuses(SwarmError):
         made.with_state(make(["a"]).state)
-    with pytest.raises(SwarmError, match="the state: of another model or optimiser"):
+    with refuses(SwarmError):
         made.with_state(make(optimizer=optax.sgd).state)
     wide = made.state._replace(params=jax.tree.map(np.float64, made.params))
-    with pytest.raises(SwarmError, match=r"the state: .*params.* float32 .*got .* float64"):
+    with refuses(SwarmError):
         made.with_state(wide)
 
 
@@ -78,12 +79,10 @@ def test_weights_and_losses_that_cannot_be_trained_are_named():
 
     whole = Swarm((init, apply), len(X), loss=optax.squared_error)
     for train in (whole.step, lambda x, y: whole.fit(x, y, epochs=1)):
-        with pytest.raises(SwarmError, match=r"params\['count'\]: .*got int32.*Variables"):
+        with refuses(SwarmError):
             train(X, Y)
     constant = Swarm((lambda key: {"w": jnp.ones(1)}, apply), len(X), loss_fn=lambda p, b, k: 1)
-    with pytest.raises(
-        SwarmError, match=r"scalar array, computed from params by JAX; got 1 \(int\)"
-    ):
+    with refuses(SwarmError):
         constant.step(X, Y)
 
 
@@ -92,5 +91,5 @@ def test_another_number_of_examples_is_named():
     state, rates = jax.tree.map(lambda leaf: leaf[0], (made.state, made.hyperparams))
     for count in (4, 1):  # one would be spread over all inputs
         batch = Batch(X[0, :8], Y[0, :count], np.ones(8))
-        with pytest.raises(SwarmError, match=f"targets: expected 8 examples, .*; got {count}"):
+        with refuses(SwarmError):
             made.pure.update(state, batch, rates)

@@ -17,6 +17,7 @@ from forecaster.swarm import (
     SwarmWriteError,
 )
 from forecaster.swarm.estimators import storage
+from tests.messages import refuses, warns
 from tests.swarm.test_swarm import Network, Widened, X, Y, same, trained, untrained
 
 __all__ = ["trained", "untrained"]  # the fixtures
@@ -30,26 +31,26 @@ def test_what_is_saved_is_what_is_loaded(trained, tmp_path):
     assert same(again.params, trained.params) and same(again.losses, trained.losses)
     on = trained.fit(X, Y, epochs=2), again.fit(X, Y, epochs=2)  # the optimiser's state too
     assert same(on[0].params, on[1].params)
-    with pytest.raises(SwarmError, match="of another model or optimiser"):
+    with refuses(SwarmError):
         Swarm.load(file, Network, loss=optax.squared_error, optimizer=optax.sgd)
 
     def wider(rngs):
         return nnx.Linear(3, 1, rngs=rngs)
 
-    with pytest.raises(SwarmError, match="of another model"):
+    with refuses(SwarmError):
         Swarm.load(file, wider, loss=optax.squared_error)
-    with pytest.raises(SwarmError, match=r"expected shape .*12.* got .*8"):
+    with refuses(SwarmError):
         Swarm.load(file, lambda rngs: Widened(rngs), loss=optax.squared_error)
     file.write_bytes(file.read_bytes()[:-5])
-    with pytest.raises(SwarmError, match="not a saved swarm, or damaged"):
+    with refuses(SwarmError):
         Swarm.load(file, Network, loss=optax.squared_error)
-    with pytest.raises(SwarmFileNotFoundError, match="no such file"):
+    with refuses(SwarmFileNotFoundError):
         Swarm.load(tmp_path / "none", Network, loss=optax.squared_error)
 
 
 def test_another_loss_than_that_of_the_file_is_said(trained, tmp_path):
     trained.save(tmp_path / "a.swarm")
-    with pytest.warns(SwarmWarning, match="saved with loss=squared_error; loaded with loss=huber"):
+    with warns(SwarmWarning):
         Swarm.load(tmp_path / "a.swarm", Network, loss=optax.huber_loss)
 
 
@@ -66,7 +67,7 @@ def test_arrays_have_the_names_that_older_files_have(trained, tmp_path):
 
 def test_a_swarm_that_cannot_be_written_is_a_named_error(untrained, tmp_path):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(SwarmWriteError, match="cannot be written"):
+    with refuses(SwarmWriteError):
         untrained.save(tmp_path / "file" / "a.swarm")
 
 
@@ -133,12 +134,12 @@ def test_a_file_asks_for_no_more_members_than_it_holds(trained, tmp_path):
     header["__metadata__"]["swarm"] = json.dumps(fields | {"ids": [str(i) for i in range(10**5)]})
     text = json.dumps(header).encode()
     file.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size :])
-    with pytest.raises(SwarmError, match="expected a row for each of 100000 members"):
+    with refuses(SwarmError):
         Swarm.load(file, Network, loss=optax.squared_error)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.swarm")
-    with pytest.raises(SwarmError, match="not a plain file"):
+    with refuses(SwarmError):
         Swarm.load(tmp_path / "a.swarm", Network, loss=optax.squared_error)

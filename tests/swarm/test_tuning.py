@@ -10,6 +10,7 @@ from flax import nnx
 from forecaster import swarm
 from forecaster.swarm import SwarmError
 from forecaster.swarm.estimators.tuning import rungs_of
+from tests.messages import refuses
 from tests.swarm.test_fitting import same, squared
 
 SERIES, EXAMPLES = 5, 40
@@ -112,7 +113,7 @@ def test_the_winners_are_swarms_that_train_on(data, tuned):
         )
         more = found.fit(data.inputs[rows], data.targets[rows], validation_data=held_back, epochs=1)
         assert (more.evaluate(*held_back) <= found.evaluate(*held_back)).all()
-    with pytest.raises(SwarmError, match="the result: of another model"):
+    with refuses(SwarmError):
         tuned.swarms(lambda hidden: lambda rngs: Network(hidden + 1, rngs), loss=squared)
 
 
@@ -163,5 +164,5 @@ def test_random_candidates_lie_in_their_ranges_and_repeat_with_the_seed():
 def test_bad_calls_say_what_is_wrong(data, change, message):
     with pytest.raises(SwarmError, match=message):
         tune(data, **change)
-    with pytest.raises(SwarmError, match="above 0; got"):
+    with refuses(SwarmError):
         swarm.random_candidates(3, learning_rate=(0.0, 1.0))

@@ -11,6 +11,7 @@ from flax import linen, nnx
 
 from forecaster import swarm
 from forecaster.swarm import Checkpoint, Swarm, SwarmError, Variables
+from tests.messages import refuses
 from tests.swarm.test_swarm import same
 
 N = 5
@@ -149,14 +150,14 @@ def test_linen_collections_are_carried_too():
 
 def test_models_that_say_too_little_are_named_errors():
     functions = swarm.module_functions(Normed)
-    with pytest.raises(SwarmError, match="init returns Variables, and there is no train"):
+    with refuses(SwarmError):
         make(model=functions._replace(train=None)).step(X, Y)
 
     class Keyed(nnx.Module):
         def __init__(self, rngs):
             self.key = Fixed(rngs.params())
 
-    with pytest.raises(SwarmError, match=r"module variable key holds a random key"):
+    with refuses(SwarmError):
         make(model=Keyed)
 
 
