@@ -12,6 +12,7 @@ is reviewed as a diff.
 
 import ast
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -36,9 +37,11 @@ NAMES = re.compile(
     r"|\b[A-Z][A-Z0-9]+\b"
 )
 VARYING = (
-    (re.compile(r"(?<![\w%])(?:/[\w.@+%=-]+)+/(?=[\w.@+%=-])"), "…/"),  # a temporary folder
+    (re.compile(r"(?<![\w%])(?:/[\w.@+%=-]+){2,}/(?=[\w.@+%=-])"), "…/"),  # a temporary folder
+    (re.compile(r"…/test_\w+"), "…"),  # the folder itself
+    (re.compile(r"\b\d{8}-\d{6}-\d{3}\b"), "…"),  # a run
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:…"),
-    (re.compile(r"0x[0-9a-f]+"), "0x…"),
+    (re.compile(r"0x[0-9a-f]{6,}"), "0x…"),
 )
 
 Messages = dict[str, list[tuple[str, str]]]
@@ -93,7 +96,7 @@ def names(said: str) -> set[str]:
 
 def read() -> Messages:
     """Return the file's messages by test."""
-    messages: Messages = {}
+    found: list[tuple[str, str, int, list[str]]] = []
     test = path = ""
     for line in FILE.read_text().splitlines():
         depth = len(line) - len(line.lstrip(" "))
@@ -103,17 +106,20 @@ def read() -> Messages:
         elif depth == 2:
             test = f"{path}::{text}"
         elif depth == 4:
-            kind, said = text.split(": ", 1)
-            messages.setdefault(test, []).append((kind, said))
+            head, said = text.split(": ", 1)
+            kind, _, count = head.partition(" x")
+            found.append((test, kind, int(count or 1), [said]))
         elif text or depth >= 6:
-            kind, said = messages[test][-1]
-            messages[test][-1] = (kind, f"{said}\n{text}")
+            found[-1][-1].append(text)
+    messages: Messages = {}
+    for test, kind, count, lines in found:
+        messages.setdefault(test, []).extend([(kind, "\n".join(lines))] * count)
     return messages
 
 
 def write(messages: Messages) -> None:
-    """Write the file, by path and test."""
-    lines = []
+    """Write the file, by path and test; a message that comes again at once has a count."""
+    lines: list[str] = []
     path = ""
     for test, said in sorted(messages.items()):
         here, name = test.split("::", 1)
@@ -121,8 +127,10 @@ def write(messages: Messages) -> None:
             lines += ([""] if path else []) + [here]
             path = here
         lines.append(f"  {name}")
-        for kind, message in said:
-            lines.append(f"    {kind}: " + message.replace("\n", "\n      "))
+        for (kind, message), same in itertools.groupby(said):
+            count = len(list(same))
+            head = kind if count == 1 else f"{kind} x{count}"
+            lines.append(f"    {head}: " + message.replace("\n", "\n      "))
     FILE.write_text("\n".join(lines) + "\n")
 
 

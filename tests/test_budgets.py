@@ -84,9 +84,9 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
     message = error(
         "fit", "--source", f"files:{file}", "--memory", "1GB", "--home", tmp_path, code=2
     )
-    assert "--memory 1.00GB is too little for these 7 series" in message
+    assert "--memory 1.00GB is too little for 7 series" in message
     assert f"expected --memory {least} or more" in message
-    assert "networks that all of them start from" in message
+    assert "the networks that all start from" in message
     with refuses(UsageError):
         memory.portions(store, store.ids, Config(), memory._PROGRAM + 1_233 * 10**6)
     assert memory.portions(store, store.ids, Config(), memory.parse_memory(least))

@@ -248,7 +248,7 @@ def test_later_rows_do_not_decide_whether_short_prices_have_networks(tmp_path, s
                 home = Home(folder / f"home {shard}")
                 with mock.patch("forecaster.pipeline.budget.MOST_PER_SHARD", shard):
                     evaluations.append(evaluate_from_home(home, data, config, options))
-        few = [str(one.message) for one in warned if "rows enough" in str(one.message)]
+        few = [str(one.message) for one in warned if "enough rows for networks" in str(one.message)]
         assert len(few) == 3 and all(("--windows" in text) is (rows > 24) for text in few)
         for evaluation in evaluations:
             frame = pd.read_parquet(evaluation.folder / FORECASTS)

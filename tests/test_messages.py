@@ -15,7 +15,10 @@ def kept(monkeypatch, tmp_path, request):
     monkeypatch.setattr(messages, "FILE", tmp_path / "messages.txt")
     monkeypatch.setattr(messages, "seen", {})
     monkeypatch.delenv(messages.RECORDED, raising=False)
-    said = {request.node.nodeid: [("ValueError", f"{SAID}\n\n  and more")]}
+    said = {
+        "tests/a.py::test_b[c (d)]": [("ValueError", "twice\nin two lines")] * 2,
+        request.node.nodeid: [("ValueError", f"{SAID}\n\n  and more")],
+    }
     messages.write(said)
     return said
 

@@ -53,7 +53,7 @@ def hint_of_zeros(known: Iterable[str], names: Iterable[str]) -> str:
     known = list(known)
     for name in names:
         if alike := next((one for one in known if _same_number(one, name)), None):
-            return f"; {alike!r} is there: write the leading zeros (text in a spreadsheet)"
+            return f"; write {alike!r} with its leading zeros (in a spreadsheet, as text)"
     return ""
 
 

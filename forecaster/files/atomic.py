@@ -1,6 +1,7 @@
 """Write files and folders whole or not at all."""
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -123,10 +124,13 @@ def as_write_error(path: Path, be: str = "written") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise WriteError(
-            f"{path}: cannot be {be}: {error.strerror or error}. Check the disk and the "
-            "permissions, or choose another folder"
-        ) from error
+        in_the_way = error.errno in (errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+        advice = (
+            "Something else of this name is in the way: look there, or choose another path"
+            if in_the_way
+            else "Check the disk and the permissions, or choose another folder"
+        )
+        raise WriteError(f"{path}: cannot be {be}: {error.strerror or error}. {advice}") from error
 
 
 @contextlib.contextmanager

@@ -34,8 +34,8 @@ def write_excel(table: "pd.DataFrame", path: Path) -> None:
 
     if len(table) > _MOST_ROWS or len(table.columns) > _MOST_COLUMNS:
         raise UsageError(
-            f"{path.name}: Excel holds {_MOST_ROWS:,} rows and {_MOST_COLUMNS:,} columns, and "
-            f"there are {len(table):,} and {len(table.columns):,}; write .parquet or .csv"
+            f"the table has {len(table):,} rows and {len(table.columns):,} columns; Excel holds "
+            f"{_MOST_ROWS:,} and {_MOST_COLUMNS:,} at most. Write .parquet or .csv"
         )
     # In memory, since an interrupted ZipFile tries to write again when Python drops it.
     packed = io.BytesIO()

@@ -142,10 +142,10 @@ class Home:
         taken = dict.fromkeys(self.unfinished_fits() if fits else [], "an unfinished fit")
         for folder, what in (taken | dict.fromkeys(self.runs(), "a run")).items():
             if run_name(folder).casefold() == name.casefold():
+                remove = "runs remove" if what == "a run" else "fit --discard"
                 raise UsageError(
-                    f"there is {what} {name!r} already ({folder.name}); choose another name, or "
-                    f"remove it: `forecaster runs remove {name}` a run, `forecaster fit --discard "
-                    f"{name}` an unfinished fit"
+                    f"there is {what} {run_name(folder)!r} already ({folder.name}); choose another "
+                    f"name, or remove it: `forecaster {remove} {run_name(folder)}`"
                 )
 
     def new_evaluation(self) -> Path:

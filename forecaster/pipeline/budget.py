@@ -72,7 +72,9 @@ def portions(
     few = min(_FEWEST, len(ids)) * each + more
     least = _PROGRAM + max(sample, few)
     if (free_memory() + _PROGRAM if memory is None else memory) < least:  # a part is taken already
-        what = "a few of them" if few > sample else "the networks that all of them start from"
+        what = "the networks that all start from"
+        if few > sample:
+            what = "a few of them" if len(ids) > 1 else "it"
         size = f"{math.ceil(least / 1e8) / 10:g}GB"
         if memory is None:
             given = f"the free memory, {free_memory() / 1e9:.2f} GB,"
@@ -83,8 +85,8 @@ def portions(
         else:
             given, then = f"--memory {memory / 1e9:.2f}GB", f"expected --memory {size} or more"
         raise UsageError(
-            f"{given} is too little for these {len(ids):,} series, whose longest has {steps:,} "
-            f"rows: to train {what} takes about {least / 1e9:.2f} GB; {then}"
+            f"{given} is too little for {len(ids):,} series, the longest of {steps:,} rows: "
+            f"training {what} takes up to {size}; {then}"
         )
     budget = int(_SHARE * free_memory()) if memory is None else memory
     fit = max(_FEWEST, (budget - _PROGRAM - more) // each)

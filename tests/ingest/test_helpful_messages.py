@@ -45,7 +45,7 @@ def test_leading_zeros_are_hinted_at(tmp_path):
     assert near(["0001", "11", "10"], "1") == ["0001"]
     load(["2026-01-01", "2026-01-02"], tmp_path)
     panel = fc.load_panel(f"files:{tmp_path / 'x.csv'}", ["0001", "1"])
-    assert "'0001' is there: write the leading zeros" in str(panel.skipped["1"])
+    assert "write '0001' with its leading zeros" in str(panel.skipped["1"])
     (tmp_path / "g.csv").write_text("ticker,group\n1,a\n")
     with refuses(UsageError):
         read_groups(tmp_path / "g.csv").of(["0001"])

@@ -37,7 +37,7 @@ def load_as(ending: str, frame: pd.DataFrame, folder: Path, **options: Any) -> P
 def test_an_infinite_number_in_a_file_is_an_error(tmp_path, column, written):
     frame = prices(**{column: ["1.5", written, "2.5"]})
     frame.to_csv(tmp_path / "x.csv", index=False)
-    too_large = f"x.csv, line 3, column '{column}': .*is not a number.* too large"
+    too_large = f"x.csv, line 3, column '{column}': .*is not finite.* too large"
     with pytest.raises(DataError, match=too_large):
         read_series(tmp_path / "x.csv")
     frame[column] = frame[column].astype(float)

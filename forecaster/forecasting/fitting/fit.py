@@ -170,9 +170,10 @@ def settled_by_rows(
         return config
     more = "" if config.market is None else f"; the market {listed(config.indices)} is left out"
     warnings.warn(
-        f"no series has rows enough for networks ({most} at most{when}; {config.rows_to_fit} "
-        f"needed: {config.why_rows}), so each is forecast by its last value, with a band from its "
-        f"own changes and what is usual{more}{advice and f'. {advice}'}",
+        f"no series has enough rows for networks: the longest has {most}{when}, and "
+        f"{config.rows_to_fit} are needed ({config.why_rows}). Each is forecast by its last value, "
+        "with a band from its own changes and those of usual stocks"
+        f"{more}{advice and f'. {advice}'}",
         ForecasterWarning,
         stacklevel=4,
     )

@@ -33,8 +33,8 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     if not new:
         return model
     warnings.warn(
-        f"{len(new)} series without a network of their own forecast by the one trained on all: "
-        f"{', '.join(new[:_NAMED])}{', ...' if len(new) > _NAMED else ''}",
+        f"{len(new)} series that have no networks of their own are forecast by those trained on "
+        f"all series: {', '.join(new[:_NAMED])}{', ...' if len(new) > _NAMED else ''}",
         ForecasterWarning,
         stacklevel=4,
     )

@@ -121,7 +121,8 @@ def read_database_url(
         file = Path(name).expanduser().resolve()
         if create and not file.parent.is_dir():
             raise UsageError(f"{what}: no such folder: {file.parent}; make it first")
-        if not (file.is_file() or (create and not file.exists())):
+        # In this order: another process may make it meanwhile.
+        if not ((create and not file.exists()) or file.is_file()):
             raise UsageError(f"{what}: no such file: {file}")
         url = url.set(database=as_text(file))
     host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""

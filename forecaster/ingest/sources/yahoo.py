@@ -64,11 +64,10 @@ class Yahoo:
         rewrite: Callable[[str], str] | None = None,
         now: Callable[[], pd.Timestamp] = lambda: pd.Timestamp.now("UTC"),
     ):
-        if not requests_per_second > 0 or workers < 1:
-            raise UsageError(
-                f"--requests-per-second {requests_per_second:g}, --workers {workers}: expected "
-                "more than 0"
-            )
+        if not requests_per_second > 0:
+            raise UsageError(f"--requests-per-second {requests_per_second:g}: expected more than 0")
+        if workers < 1:
+            raise UsageError(f"--workers {workers}: expected a whole number of 1 or more")
         self._rate, self._workers, self._refresh = requests_per_second, workers, refresh
         self._cool_down, self._on_wait, self._rewrite, self._now = cool_down, on_wait, rewrite, now
 

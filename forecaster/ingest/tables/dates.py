@@ -114,10 +114,12 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
         bad = column.isna() | ~column.between(pd.Timestamp.min, pd.Timestamp.max)
     if bad.any():
         kind = "whole number" if date_format == STEPS else "date"
-        raise DataError(
-            f"{where.cell(bad, 'ds')}: {quoted(str(given[bad].iloc[0]).strip())} is not a {kind}; "
-            f"expected {_expected(date_format)}"
-        )
+        why = f"is not a {kind}; expected {_expected(date_format)}"
+        if column[bad].notna().iloc[0]:
+            why = "is too far away; expected a date from 1677-09-22 to 2262-04-11. Correct it, or "
+            why += "leave out the row"
+        cell = quoted(str(given[bad].iloc[0]).strip())
+        raise DataError(f"{where.cell(bad, 'ds')}: {cell} {why}")
     return column.astype("int64" if pd.api.types.is_numeric_dtype(column) else "datetime64[ns]")
 
 

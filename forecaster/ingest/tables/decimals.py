@@ -99,11 +99,12 @@ def to_numbers(
     numbers = _read(text, decimal)
     if (bad := numbers.isna() & text.notna()).any():
         fits_other = not _read(text[bad].iloc[:1], _OTHER[decimal]).isna().any()
-        why = f" with the decimal sign {decimal}, as other numbers or --decimal say"
+        why = f" where {decimal!r} is the decimal sign, as --decimal or other numbers show"
+        usual = f"expected one such as 1234{decimal}5. Leave the cell empty if it is not known"
         raise DataError(
             f"{where.cell(bad, name)}: {quoted(str(column[bad].iloc[0]).strip())} is not a number"
             f"{why if fits_other else ''}"
-            f"{advice or '; expected one such as 1234.5. Leave the cell empty if it is not known'}"
+            f"{advice or f'; {usual}'}"
         )
     check_finite(numbers, where, name)
     return numbers
@@ -139,9 +140,9 @@ def check_finite(numbers: pd.Series, where: TableLocation, name: str) -> None:
     """Raise DataError for an infinite number. ``where``, ``name``: the file and the column."""
     if (infinite := numbers.abs() == np.inf).any():
         raise DataError(
-            f"{where.cell(infinite, name)}: {numbers[infinite].iloc[0]:g} is not a number; it is "
-            "written so or too large, such as 1e400. Leave the cell empty if its number is not "
-            "known"
+            f"{where.cell(infinite, name)}: {numbers[infinite].iloc[0]:g} is not finite: it is "
+            "written so, or too large for a number, such as 1e400. Leave the cell empty if its "
+            "number is not known"
         )
 
 

@@ -81,7 +81,7 @@ def tidy(
     where = dataclasses.replace(where, written_names={new: old for old, new in names.items()})
     table = table[list(names)].rename(columns=names)
     if CLOCK in table:
-        table["ds"] = _with_clock(table["ds"], table.pop(CLOCK))
+        table["ds"] = _with_clock(table["ds"], table.pop(CLOCK), where)
     times = to_times(table["ds"], where, columns.date_format)
     has_ids, decimal = "unique_id" in table and not wide, columns.decimal or decimal
     if has_ids:
@@ -147,11 +147,17 @@ def with_joined_ids(
     return table
 
 
-def _with_clock(dates: pd.Series, clock: pd.Series) -> pd.Series:
-    """Return dates as text with their times of day, which Stooq writes as 093000."""
+def _with_clock(dates: pd.Series, clock: pd.Series, where: TableLocation) -> pd.Series:
+    """Return dates as text with their times of day, which Stooq writes as 093000.
+
+    Raises DataError for a cell that is no time of day.
+    """
     text = (
         clock.astype(str).str.strip().str.replace(r"^(\d\d)(\d\d)(\d\d)$", r"\1:\2:\3", regex=True)
     )
+    if (bad := ~text.str.contains(r"\d", regex=True)).any():
+        got = "empty" if clock.isna()[bad].iloc[0] else f"{text[bad].iloc[0]!r} is no time of day"
+        raise DataError(f"{where.cell(bad, CLOCK)}: {got}; expected one such as 13:30")
     return dates.astype(str).str.strip() + " " + text
 
 

@@ -295,6 +295,12 @@ def _unclear(
     parts = [f"taken: {listed(taken)}"] if taken else []
     parts += [f"not understood: {describe(table[left])}"] if left else []
     dated = [old for old in left if missing == "date" and _reads_as_dates(table[old], where)]
+    if dated and _reads_as_dates(pd.Series([dated[0]]), where):
+        return DataError(
+            f"{where}: the first line, {listed(list(map(repr, table.columns)))}, looks like data; "
+            "expected the names of the columns. Add a line above it, such as ds,y or, for several "
+            "series, unique_id,ds,y"
+        )
     for old in dated[:1]:
         others = table[left].drop(columns=old)
         numbers, words = (

@@ -38,9 +38,10 @@ class Groups:
         found = {name: self.group[ticker] for name, ticker in names.items() if ticker is not None}
         if not found:
             raise UsageError(
-                f"{self.path}: no group for any of the {len(ids)} series; the file has "
-                f"{listed(list(self.group)[:5])}, the series are {listed(list(ids)[:5])}; their "
-                f"names must be the same{hint_of_zeros(ids, self.group)}"
+                f"{self.path}: no group for any of the {len(ids)} series: the file names "
+                f"{listed(list(self.group)[:5])}, and the series are called "
+                f"{listed(list(ids)[:5])}; expected the same names"
+                f"{hint_of_zeros(ids, self.group)}"
             )
         return found
 

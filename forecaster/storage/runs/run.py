@@ -175,7 +175,10 @@ class Run:
             held = [name for name in model.ids if name in wanted]
             models.append(model if len(held) == len(model.ids) else model.only(held))
         for each in models[1:]:
-            one, other = (dataclasses.replace(m.transform, natures={}) for m in (models[0], each))
+            # As they are saved: arrays cannot be compared as a whole.
+            one, other = (
+                dataclasses.replace(m.transform, natures={}).to_dict() for m in (models[0], each)
+            )
             differing = [name for name in _SAME if getattr(each, name) != getattr(models[0], name)]
             if differing or one != other:
                 raise ModelError(

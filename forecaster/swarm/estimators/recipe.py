@@ -180,16 +180,23 @@ class Recipe:
         mine, others = self.functions.made_of, other.functions.made_of
         if (mine or self.functions) != (others or other.functions):
             raise SwarmError(
-                f"the other swarm has another model: expected {_name(mine)}; got {_name(others)}. "
+                f"the other swarm has another model: {_apart(mine, others)}. "
                 "Members of a swarm share one model: make both swarms from the same object"
             )
         for name in ("loss", "loss_fn", "optimizer", "accumulate", "compute_dtype"):
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours != theirs:
                 raise SwarmError(
-                    f"the other swarm has another {name}: expected {_name(ours)}; got "
-                    f"{_name(theirs)}. Members of a swarm share it: make both from the same object"
+                    f"the other swarm has another {name}: {_apart(ours, theirs)}. Members of a "
+                    "swarm share it: make both from the same object"
                 )
+
+
+def _apart(ours: Any, theirs: Any) -> str:
+    expected, got = _name(ours), _name(theirs)
+    if expected == got:
+        return f"both are called {got}, but they are different objects"
+    return f"expected {expected}; got {got}"
 
 
 def _name(value: Any) -> str:

@@ -117,17 +117,19 @@ def random_candidates(
     """
     random = np.random.default_rng(seed)
 
-    def draw(values: Sequence[Any]) -> Any:
+    def draw(name: str, values: Sequence[Any]) -> Any:
         kinds = {np.asarray(each).dtype.kind for each in values}
         if isinstance(values, tuple) and len(values) == 2 and "f" in kinds and kinds <= set("fiu"):
             low, high = float(values[0]), float(values[1])
             if not 0 < low <= high:
-                raise SwarmError(f"range: expected (low, high) above 0; got {values}")
+                raise SwarmError(
+                    f"{name}: expected a range (low, high) with 0 < low <= high; got {values}"
+                )
             drawn: float = random.uniform(float(np.log(low)), float(np.log(high)))
             return float(np.exp(drawn))
         return values[int(random.integers(len(values)))]
 
-    return [{name: draw(values) for name, values in ranges.items()} for _ in range(count)]
+    return [{name: draw(name, values) for name, values in ranges.items()} for _ in range(count)]
 
 
 def tune(
