@@ -248,7 +248,8 @@ def _print_comparison(table: "pd.DataFrame") -> None:
         ]
         for name, row in table.iterrows()
     ]
-    print_table("On the rows held back", ["by", *units], rows, numbers=True)
+    title = f"On the rows held back of {table.attrs['series']:,} series"
+    print_table(title, ["by", *units], rows, numbers=True)
 
 
 def _error(report: "pd.DataFrame") -> str:

@@ -4,6 +4,7 @@ import contextlib
 import importlib.metadata
 import os
 import signal
+import socket
 import subprocess
 import sys
 import warnings
@@ -12,7 +13,7 @@ from typing import Any
 from forecaster.errors import ClusterError, UsageError, has, pip_command
 
 NEEDED = (2, 60)
-_ANSWERED = 14.0  # seconds to wait for an answer
+_CONNECTED, _ANSWERED = 4.0, 30.0  # seconds to wait for a connection, and for an answer
 
 
 def import_ray() -> Any:
@@ -74,10 +75,14 @@ def _check_answers(address: str) -> None:
         )
     command = [sys.executable, "-m", "ray.scripts.scripts", "status", *where]
     try:
+        if where:  # which says at once that nobody is there, and why
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECTED).close()
         asked = subprocess.run(command, timeout=_ANSWERED, capture_output=True, text=True)
         why = asked.returncode and (asked.stderr.strip().splitlines() or ["no reason given"])[-1]
     except subprocess.TimeoutExpired:
         why = f"none within {_ANSWERED:g} seconds"
+    except (OSError, OverflowError) as error:
+        why = str(error)
     if why and where:
         raise ClusterError(
             f"no Ray cluster answers at {address} ({why}); see `ray status` there, and check for "

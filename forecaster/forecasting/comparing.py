@@ -10,8 +10,8 @@ COMPONENTS = (*CLASSICAL, "linear", "patterns")
 """Those of the combination that are compared by themselves."""
 COVERAGE, COMBINATION_COVERAGE = "coverage-80", "combination_coverage-80"
 """The columns of reports with the share of outcomes in bands of 80 %."""
-START_LOSS = "validation_loss_of_start"
-"""The column with the loss of the networks that all series' own started from."""
+SEASONAL_NAIVE = "seasonal_naive"
+_NEARLY_ALL = 0.8  # share of the series for which a forecast must be known to be compared
 
 
 def beside(name: str) -> str:
@@ -23,40 +23,48 @@ def comparison(report: pd.DataFrame, seconds: float) -> pd.DataFrame:
     """Return how well each means forecasts the rows held back, a row for each.
 
     All forecast the same series: those with networks of their own if there are any, or a sample of
-    these where components of the combination are computed by themselves. Networks learned nothing
-    from these rows; components may have seen the first of them.
+    these where components of the combination are computed by themselves; of them, those for which
+    all is known that is known for nearly all. Networks learned nothing from these rows; components
+    may have seen the first of them.
 
     - ``loss``: of networks: the mean negative log likelihood, by which training also stops, so that
       it flatters own networks a little
     - ``error``: the mean absolute error over that of the last value, the median over series
-    - ``coverage``: the share of outcomes in bands of 80 %
+    - ``coverage``: the share of outcomes in bands of 80 % that earlier ones of the rows calibrate
     - ``seconds``: of the training of all networks
 
-    What the fit has not measured is NaN. ``report``: of a model; ``seconds``: of its training
+    What the fit has not measured is NaN; ``attrs["series"]`` is their number. ``report``: of a
+    model; ``seconds``: of its training
     """
     own = report[FORECAST_BY] == Method.OWN
     some = report[own] if own.any() else report
     sampled = some.filter([beside(Method.COMBINATION)]).notna().any(axis=1)
     some = some[sampled] if sampled.any() else some
+    first = str(Method.OWN if own.any() else some[FORECAST_BY].mode()[0])
+    columns = {first: "mae_relative_to_naive"}
+    if first != Method.COMBINATION:
+        columns[str(Method.COMBINATION)] = beside(Method.COMBINATION)
+    columns |= {str(name): beside(name) for name in COMPONENTS}
+    columns["season before"] = beside(SEASONAL_NAIVE)
+    errors = pd.DataFrame({n: some[of] for n, of in columns.items() if of in some}, some.index)
+    errors = errors.loc[:, errors.notna().mean() >= _NEARLY_ALL]
+    same = errors.notna().all(axis=1)
+    middle, some = errors[same].median(), some[same]
+    classical = [str(name) for name in CLASSICAL if name in middle]
+    best = middle[classical].idxmin() if classical else None
+    middle = middle.drop([name for name in classical if name != best])
 
-    def of(column: str, how: str = "median") -> float:
-        return float(some[column].agg(how)) if column in some else np.nan
+    def mean(column: str) -> float:
+        return float(some[column].mean()) if column in some else np.nan
 
-    errors = {name: of(beside(name)) for name in COMPONENTS}
-    best = min(CLASSICAL, key=lambda name: np.nan_to_num(errors[name], nan=np.inf))
-    naive, seasonal = "mae_relative_to_naive", "mae_relative_to_seasonal_naive"
-    first = Method.OWN if own.any() else some[FORECAST_BY].mode()[0]
-    loss, time = (of("validation_loss", "mean"), seconds) if own.any() else (np.nan, np.nan)
-    forecast = {first: (loss, of(naive), of(COVERAGE, "mean"), time)}
-    combined = of(beside(Method.COMBINATION)), of(COMBINATION_COVERAGE, "mean")
-    rows = {
-        Method.COMMON: (of(START_LOSS, "mean"), np.nan, np.nan, np.nan),
-        Method.COMBINATION: (np.nan, *combined, np.nan),
-        **{name: (np.nan, errors[name], np.nan, np.nan) for name in (best, "linear", "patterns")},
-        Method.LAST_VALUE: (np.nan, 1.0, np.nan, np.nan),
-        "season before": (np.nan, float((some[naive] / some[seasonal]).median()), np.nan, np.nan),
-    }
-    rows = forecast | rows | forecast  # at the top
-    columns = ["loss", "error", "coverage", "seconds"]
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-    return table.set_axis([*map(str, rows)]).dropna(how="all")
+    table = pd.DataFrame({"error": middle, "loss": np.nan, "coverage": np.nan, "seconds": np.nan})
+    table.loc["last value", "error"] = 1.0
+    if str(Method.COMBINATION) in table.index:
+        table.loc[str(Method.COMBINATION), "coverage"] = mean(COMBINATION_COVERAGE)
+    table.loc[first, "coverage"] = mean(COVERAGE)
+    if own.any():
+        table.loc[first, ["loss", "seconds"]] = mean("validation_loss"), seconds
+    order = list(dict.fromkeys([first, *map(str, table.index)]))
+    table = table.loc[order, ["loss", "error", "coverage", "seconds"]]
+    table.attrs["series"] = len(some)
+    return table

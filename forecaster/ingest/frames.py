@@ -111,7 +111,8 @@ def _with_index(frame: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
         has_role = name in named or canonical(str(name)) in ("unique_id", "ds")
         # Rows that are counted were perhaps filtered or concatenated.
         counts = pd.api.types.is_integer_dtype(values.dtype) and not has_role
-        if counts or (name in frame and pd.Index(frame[name]).equals(values)):
+        column = frame.get(name)  # a table where several have this name
+        if counts or (isinstance(column, pd.Series) and pd.Index(column).equals(values)):
             dropped.append(level)
             continue
         times = isinstance(values, (pd.DatetimeIndex, pd.PeriodIndex))

@@ -24,7 +24,7 @@ def test_shards_of_short_prices_are_the_fit_in_one_piece(source, tmp_path, monke
     done = run("fit", "--source", source, "--home", tmp_path / "parts")
     assert done.exit_code == 0 and "Shards" in done.stdout
     assert "On the rows held back" in done.stdout
-    assert done.stderr.count("each is forecast by its last value") == 1
+    assert done.stderr.count("Each is forecast by its last value") == 1
     one, parts = (fc.load(Home(tmp_path / name).latest_run()) for name in ("one", "parts"))
     assert one.ids == parts.ids and one.config == parts.config
     assert one.transform.to_dict() == parts.transform.to_dict()

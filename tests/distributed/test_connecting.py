@@ -21,7 +21,7 @@ def test_what_is_no_address_is_refused(address):
 
 
 def test_nobody_there_is_said_before_anything_is_fetched(monkeypatch, settings, tmp_path):
-    assert connecting._ANSWERED < 15
+    assert connecting._ANSWERED < 35  # importing Ray alone may take long
     monkeypatch.setattr(connecting, "_ANSWERED", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as other:  # another program
         address = f"127.0.0.1:{other.getsockname()[1]}"

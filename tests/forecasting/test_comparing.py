@@ -38,9 +38,8 @@ def test_every_means_is_compared_on_the_series_with_own_networks():
         {
             "forecast_by": ["own networks", "own networks", "common network"],
             "validation_loss": [1.0, 1.2, np.nan],
-            "validation_loss_of_start": [1.5, 1.5, np.nan],
             "mae_relative_to_naive": [0.4, 0.6, 9.0],
-            "mae_relative_to_seasonal_naive": [0.5, 1.0, 9.0],
+            "seasonal_naive_beside_naive": [0.8, 0.6, 9.0],
             "coverage-80": [0.7, 0.9, 0.0],
             "combination_beside_naive": [0.5, 0.9, np.nan],
             "combination_coverage-80": [0.8, 0.8, np.nan],
@@ -53,11 +52,18 @@ def test_every_means_is_compared_on_the_series_with_own_networks():
     none = np.nan
     expected = {
         "own networks": [1.1, 0.5, 0.8, 12.5],
-        "common network": [1.5, none, none, none],
         "combination": [none, 0.7, 0.8, none],
         "theta": [none, 0.8, none, none],
-        "last value": [none, 1.0, none, none],
         "season before": [none, 0.7, none, none],
+        "last value": [none, 1.0, none, none],
     }
-    assert list(table.index) == list(expected)
+    assert list(table.index) == list(expected) and table.attrs["series"] == 2
     np.testing.assert_allclose(table, list(expected.values()))
+
+
+def test_what_is_known_of_few_series_alone_is_not_compared():
+    """A median over other series says nothing of the means."""
+    columns = {"forecast_by": ["combination"] * 10, "mae_relative_to_naive": [0.5] * 9 + [np.nan]}
+    some = [0.2, 0.2, *[np.nan] * 8]
+    table = comparison(pd.DataFrame({**columns, "ets_beside_naive": some}), np.nan)
+    assert list(table.index) == ["combination", "last value"] and table.attrs["series"] == 9

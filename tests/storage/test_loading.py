@@ -92,7 +92,7 @@ def classical(tmp_path_factory):
         ('"text"', "expected an object"),
         ('{"schema": 10, "config"', r"model\.json: cannot be read .*forecaster fit"),
         (b"\xff\x00", "cannot be read"),
-        ('{"schema": 99}', "version 99; .* version 10: update"),
+        ('{"schema": 99}', "version 99; .* version 12: update"),
         ('{"schema": 0, "transform": {"old": 1}}', "version 0; .*run `forecaster fit` again"),
     ],
 )

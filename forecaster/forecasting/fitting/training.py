@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.forecasting.comparing import START_LOSS
 from forecaster.forecasting.config import Config, Stage
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.model import Networks, Params, merge_members, split_members
@@ -84,8 +83,7 @@ def train(
     common = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
     networks, more = _trained(config, split, network, data, ids, common, options("from pooled"))
     start = jax.tree.map(np.asarray, pooled.params)
-    report = networks.report.assign(**{START_LOSS: float(np.mean(pooled.best_loss))})
-    return dataclasses.replace(networks, start=start, report=report), seconds + more
+    return dataclasses.replace(networks, start=start), seconds + more
 
 
 def untrained(

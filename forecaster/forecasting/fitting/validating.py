@@ -14,6 +14,7 @@ from forecaster.forecasting.comparing import (
     COMBINATION_COVERAGE,
     COMPONENTS,
     COVERAGE,
+    SEASONAL_NAIVE,
     beside,
 )
 from forecaster.forecasting.config import Config
@@ -231,6 +232,7 @@ def _validation_errors(
     - ``mae``: in the units of the series
     - ``mae_relative_to_naive``: divided by that of the last value
     - ``mae_relative_to_seasonal_naive``: divided by that of the season before; NaN without a season
+    - the error of the season before, divided by that of the last value
     """
     last_step = transformed.z.shape[1] - 1
     ahead = origins[:, :, None] + 1 + np.arange(location.shape[-1])
@@ -254,9 +256,10 @@ def _validation_errors(
 
     with np.errstate(divide="ignore", invalid="ignore"):
         error = mae(forecast)
-        by_season = np.where(seasons > 0, error / mae(seasonal), np.nan)
+        of_season = np.where(seasons > 0, mae(seasonal), np.nan)
         return {
             "mae": error,
             "mae_relative_to_naive": error / mae(naive),
-            "mae_relative_to_seasonal_naive": by_season,
+            "mae_relative_to_seasonal_naive": error / of_season,
+            beside(SEASONAL_NAIVE): of_season / mae(naive),
         }

@@ -192,6 +192,7 @@ def _weights_of(groups: GroupWeights | pd.DataFrame) -> dict[str, dict[str, floa
     if isinstance(groups, pd.DataFrame):
         if not {"unique_id", "group"}.issubset(groups):
             raise UsageError(f"{expected}; got the columns {listed(map(str, groups))}")
+        groups = groups.assign(group=groups["group"].map(str))  # also of a group without a name
         twice = groups.duplicated(["unique_id", "group"])
         if twice.any():
             name, group = groups.loc[twice, ["unique_id", "group"]].iloc[0]

@@ -81,7 +81,10 @@ class Whole(ABC):
             try:
                 joined = join([rows, frame[~frame["ds"].isin(rows["ds"])]])
             except DataError as error:
-                why = f"{error}. `ingest --refresh` replaces all rows"
+                why = (
+                    f"it cannot be added to the stored rows: {error}. `ingest --refresh` with the "
+                    "whole history, written alike, replaces them"
+                )
                 return Fetched(name, None, why, suspect=True)
             if why := _why_apart(frame, stored.frame):
                 return Fetched(name, None, why, suspect=True)

@@ -167,9 +167,8 @@ def _is_huge(column: pd.Series) -> pd.Series:
 def _read(text: pd.Series, decimal: Decimal) -> pd.Series:
     """Return normalised cells as numbers; NaN where one is none with this decimal sign."""
     sign, other = re.escape(decimal), re.escape(_OTHER[decimal])
-    # What has an exponent has no groups of thousands.
-    grouped = rf"[1-9][0-9]{{0,2}}(?:{other}[0-9]{{3}})+(?:{sign}[0-9]+)?[kmb]?"
-    number = rf"[+-]?(?:(?:[0-9]*{sign}[0-9]+|[0-9]+\.?)(?:e[+-]?[0-9]+|[kmb])?|{grouped})"
+    grouped = rf"[1-9][0-9]{{0,2}}(?:{other}[0-9]{{3}})+(?:{sign}[0-9]+)?"
+    number = rf"[+-]?(?:[0-9]*{sign}[0-9]+|[0-9]+\.?|{grouped})(?:e[+-]?[0-9]+|[kmb])?"
     plain = text.where(text.str.fullmatch(number, na=False))
     plain = plain.str.replace(_OTHER[decimal], "").str.replace(",", ".")
     plain = plain.str.replace("[kmb]$", lambda unit: _FACTORS[unit[0]], regex=True)

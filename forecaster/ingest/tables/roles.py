@@ -121,6 +121,12 @@ class Columns:
     def of(options: ColumnOptions, decimal: str | None = None) -> "Columns":
         """Return options checked. Raises UsageError as the class does, TypeError for unknown."""
         given = cast(dict[str, Any], options)
+        known = list(ColumnOptions.__annotations__)
+        if unknown := [name for name in given if name not in known]:
+            raise TypeError(
+                f"unexpected keyword argument {unknown[0]!r}; beside its own arguments this takes "
+                f"those for reading a table: {', '.join(known)}"
+            )
         names = given.get("id_col")
         if isinstance(names, list | tuple):
             parts = list(cast(Sequence[object], names))

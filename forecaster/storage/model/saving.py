@@ -38,7 +38,8 @@ from forecaster.storage.model.encoding import METHODS, Encoding
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
 
-SCHEMA = 10  # 9 had weights for later fits, 8 another order, 7 mixtures
+SCHEMA = 12  # 9 had weights for later fits, 8 another order, 7 mixtures
+_BEFORE = 10  # prices had fields of other series, which are ignored
 ARRAYS, REST = "model.safetensors", "model.json"
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 
@@ -166,7 +167,7 @@ def read_rest(folder: Path, *more: int) -> dict[str, Any]:
     schema = rest.get("schema")
     if not isinstance(schema, int) or isinstance(schema, bool):
         raise ModelError(f"{path}: cannot be read (it has no schema version). {ADVICE}")
-    if schema not in (SCHEMA, *more):
+    if schema not in (SCHEMA, _BEFORE, *more):
         advice = "update forecaster" if schema > SCHEMA else "run `forecaster fit` again"
         raise ModelError(
             f"{path}: schema version {schema}; this program reads version {SCHEMA}: {advice}"

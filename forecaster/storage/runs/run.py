@@ -16,7 +16,7 @@ from forecaster.ingest import Store
 from forecaster.series import Scaling
 from forecaster.storage.model.checking import ADVICE, Shared, Whole, as_model_error
 from forecaster.storage.model.saving import load_whole, read_rest
-from forecaster.storage.runs.run_index import SCHEMA, Index, read_index
+from forecaster.storage.runs.run_index import BEFORE, SCHEMA, Index, read_index
 
 if TYPE_CHECKING:
     from forecaster.forecasting import Model, OwnNetwork
@@ -67,8 +67,8 @@ class Run:
     @staticmethod
     def read(folder: Path) -> "Run":
         """Read the facts of a run. Raises ModelError when it is damaged, or of another version."""
-        rest = read_rest(folder, SCHEMA)
-        if rest["schema"] == SCHEMA:  # of several shards
+        rest = read_rest(folder, SCHEMA, BEFORE)
+        if rest["schema"] in (SCHEMA, BEFORE):  # of several shards
             with as_model_error(folder):
                 said = msgspec.convert(rest, Shared)
                 config, transform = said.settings()

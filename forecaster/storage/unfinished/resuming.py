@@ -101,12 +101,12 @@ class UnfinishedFit:
                 # Another fit may begin in the same millisecond, or end and remove the parent.
                 with contextlib.suppress(FileExistsError, FileNotFoundError):
                     folder.mkdir(parents=True)
-                    break
+                    # Another command may look at it in between, and remove it as empty.
+                    if (lock := FolderLock(folder)).try_acquire():
+                        break
                 time.sleep(0.001)
             else:
                 raise OSError("too many fits begin at the same time")
-            lock = FolderLock(folder)
-            lock.try_acquire()
         try:
             write_request(folder / _REQUEST, request)
         except BaseException:

@@ -74,7 +74,7 @@ def opened(path: Path, kind: str, what: str) -> Generator[Opened]:
         with file:
             metadata: dict[str, str] = file.metadata() or {}
             if kind not in metadata:
-                raise SwarmError(f"{path}: not {what}")
+                raise SwarmError(f"{path}: not {what}, or one of an earlier version: start anew")
             header = msgspec.json.decode(metadata[kind])
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
             yield Opened(header, shapes, file.get_tensor)
