@@ -2,8 +2,8 @@
 
 First the networks of all series are trained, once for each training that the options ask for. Then
 some series at a time are forecast and measured. Finished parts are stored, so that an interrupted
-evaluation can be continued. Results do not depend on the number of shards, bit for bit, except for
-the time and the memory in the summary.
+evaluation can be continued. Forecasts are the same bits whatever the number of shards, and scores
+the same but for rounding.
 """
 
 import collections
