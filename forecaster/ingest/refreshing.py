@@ -152,8 +152,8 @@ class _Update:
                 if name in wanted and name not in store:
                     since = show_time(rows["ds"].iloc[0])
                     warn(
-                        f"{name}: was renamed, and its rows from {since} on are of another series, "
-                        "which is stored under this name"
+                        f"{name}: was renamed; since {since} the source has another series of this "
+                        f"name, which is now stored as {name}"
                     )
             before = dict(store.index.series)
             failed = self._fetch(wanted)

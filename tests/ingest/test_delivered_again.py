@@ -258,7 +258,7 @@ def test_a_name_that_another_company_is_given_is_a_series_of_its_own(vendor, beg
         done = vendor.deliver([company, OTHER, other_company()], last)
         assert done.exit_code == 0, done.output
         assert set(vendor.store.ids) == {"AAA", "NEW"} | ({"OLD"} if last >= REUSED else set())
-        assert ("OLD: was renamed, and its rows from" in done.stderr) == (last == REUSED)
+        assert ("OLD: was renamed; since" in done.stderr) == (last == REUSED)
     for last in (
         ROWS - 2,
         ROWS - 1,

@@ -149,7 +149,7 @@ def _of_demand(name: str, job: Job) -> np.ndarray:
     y, quantiles = job.y, job.quantiles
     known = y[: job.origins[0] + 1]
     if (known < 0).any():
-        raise ValueError("its values below zero are no demand")
+        raise ValueError("it has values below zero, which cannot be demand")
     made = np.repeat(INTERMITTENT[name](np.maximum(y, 0.0))[:, None], job.horizon, axis=1)
     mean, deviation = (of[job.origins][..., None] for of in (made, deviations(y, made)))
     if (known != np.rint(known)).any():

@@ -81,8 +81,8 @@ def learnable(model: Model, panel: Panel) -> Panel:
     check_model(model)
     if model.provenance.get("tuned"):
         raise UsageError(
-            "the settings of this model were searched for each series, and an update trains with "
-            "those of all. Fit it again"
+            "this model was tuned: each series has settings of its own, which an update cannot "
+            "use. Fit it again"
         )
     panel = match_panel(model, panel).masked()
     config = model.config
@@ -177,9 +177,9 @@ def _wanted(model: Model, panel: Panel, ids: Sequence[str] | None) -> list[str]:
     new = {name for name, rows in rows_since(model, panel).items() if rows}
     old = [name for name in given if name not in new]
     if old or not new:
+        lacking = f"{names_in_short(old)} have no" if old else "no series of the model has"
         raise DataError(
-            f"{names_in_short(old) if old else 'no series of the model'}: no rows after those that "
-            "were learned from: nothing is updated"
+            f"nothing is updated: {lacking} rows after those of the last training. Load newer rows"
         )
     return [name for name in panel.ids if name in (new if ids is None else set(given))]
 

@@ -33,9 +33,9 @@ class OwnEnds:
         """
         if panel.target != "y":
             raise UsageError(
-                f"prices are compared at common dates; these end at {show_time(panel.times[-1])}, "
-                "and a series that ends before is left out. Only series `y` can each be evaluated "
-                "at its own end"
+                "ends = own is for series `y`; prices are compared at common dates, up to "
+                f"{show_time(panel.times[-1])}, and one that ends before is left out. Take ends = "
+                "common"
             )
         if panel.market is not None:
             raise UsageError("a market needs common dates; leave out ends = own, or the market")

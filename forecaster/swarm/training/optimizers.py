@@ -151,7 +151,7 @@ def _called(
         made = function(**{name: hyperparams[name] for name in parameters if name in hyperparams})
     except jax.errors.ConcretizationTypeError as error:
         raise SwarmError(
-            f"optimizer {getattr(function, '__name__', function)}: it has a branch that "
+            f"optimizer {getattr(function, '__name__', function)!r}: it has a branch that "
             "depends on the value of a hyperparameter, which may differ between members. Some of "
             "optax's schedules have one. Make the schedule from plain numbers and multiply it by "
             "the hyperparameter: optax.adam(lambda step: learning_rate * schedule(step)) with "
