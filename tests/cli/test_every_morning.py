@@ -134,7 +134,7 @@ def test_new_tickers_are_forecast_by_the_network_of_all(mornings):
     assert done.exit_code == 3 and "New (2): IPO, NEW" in done.stdout
     made = mornings("predict", "--all", "--format", "csv", "--end", LAST)
     assert made.exit_code == 3 and made.stdout.count("\nNEW,") == made.stdout.count("\nIPO,") == 3
-    assert "forecast by the one trained on all: IPO, NEW\n" in made.stderr
+    assert "are forecast by those trained on all series: IPO, NEW\n" in made.stderr
     known = mornings("predict", "--all", "--no-newcomers", "--format", "csv", "--end", LAST)
     assert known.exit_code == 0 and "NEW" not in known.stdout + known.stderr
     known, made = (pd.read_csv(io.StringIO(done.stdout)) for done in (known, made))
