@@ -239,7 +239,7 @@ def _print_summary(fit: "SavedFit") -> None:
 
 
 def _print_comparison(table: "pd.DataFrame") -> None:
-    """Print how well networks and simpler means forecast the rows held back."""
+    """Print how well networks and simpler methods forecast the rows held back."""
     units = {"loss": "{:.4f}", "error": "{:.4f}", "coverage": "{:.1%}", "seconds": "{:.1f}"}
     rows = [
         [

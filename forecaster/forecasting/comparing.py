@@ -1,4 +1,4 @@
-"""What own networks add to simpler means, on the rows that a fit held back."""
+"""What own networks add to simpler methods, on the rows that a fit held back."""
 
 import numpy as np
 import pandas as pd
@@ -20,32 +20,30 @@ def beside(name: str) -> str:
 
 
 def comparison(report: pd.DataFrame, seconds: float) -> pd.DataFrame:
-    """Return how well each means forecasts the rows held back, a row for each.
+    """Return how well each method forecasts the rows held back, a row per method.
 
-    All forecast the same series: those with networks of their own if there are any, or a sample of
-    these where components of the combination are computed by themselves; of them, those for which
-    all is known that is known for nearly all. Networks learned nothing from these rows; components
-    may have seen the first of them.
+    All rows are about the same series: those with networks of their own if there are any, or a
+    sample of them where components of the combination are computed by themselves. A method that
+    fewer than four in five of these series have is left out, and so is a series that lacks one of
+    the others. Networks learned nothing from these rows; components may have seen the first ones.
 
     - ``loss``: of networks: the mean negative log likelihood, by which training also stops, so that
       it flatters own networks a little
     - ``error``: the mean absolute error over that of the last value, the median over series
-    - ``coverage``: the share of outcomes in bands of 80 % that earlier ones of the rows calibrate
+    - ``coverage``: the share of outcomes in bands of 80 %, calibrated on earlier held-back rows
     - ``seconds``: of the training of all networks
 
-    What the fit has not measured is NaN; ``attrs["series"]`` is their number. ``report``: of a
-    model; ``seconds``: of its training
+    What the fit has not measured is NaN. ``attrs["series"]`` is the number of series.
+    ``report``: of a model, a row per series; ``seconds``: of its training
     """
     own = report[FORECAST_BY] == Method.OWN
     some = report[own] if own.any() else report
     sampled = some.filter([beside(Method.COMBINATION)]).notna().any(axis=1)
     some = some[sampled] if sampled.any() else some
     first = str(Method.OWN if own.any() else some[FORECAST_BY].mode()[0])
-    columns = {first: "mae_relative_to_naive"}
-    if first != Method.COMBINATION:
-        columns[str(Method.COMBINATION)] = beside(Method.COMBINATION)
-    columns |= {str(name): beside(name) for name in COMPONENTS}
+    columns = {str(name): beside(name) for name in (Method.COMBINATION, *COMPONENTS)}
     columns["season before"] = beside(SEASONAL_NAIVE)
+    columns[first] = "mae_relative_to_naive"  # perhaps a classical model that forecasts alone
     errors = pd.DataFrame({n: some[of] for n, of in columns.items() if of in some}, some.index)
     errors = errors.loc[:, errors.notna().mean() >= _NEARLY_ALL]
     same = errors.notna().all(axis=1)

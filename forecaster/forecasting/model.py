@@ -224,7 +224,7 @@ class Model:
 
     @property
     def comparison(self) -> pd.DataFrame:
-        """How well networks and simpler means forecast the rows held back, a row for each."""
+        """How well networks and simpler methods forecast the rows held back, a row per method."""
         return comparison(self.report, self.provenance.get("training_seconds", np.nan))
 
     def only(self, ids: Sequence[str]) -> "Model":

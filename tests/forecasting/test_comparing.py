@@ -1,4 +1,4 @@
-"""What own networks add is said: all means are compared on the rows that were held back."""
+"""What own networks add is said: all methods are compared on the same held-back rows."""
 
 import numpy as np
 import pandas as pd
@@ -67,3 +67,8 @@ def test_what_is_known_of_few_series_alone_is_not_compared():
     some = [0.2, 0.2, *[np.nan] * 8]
     table = comparison(pd.DataFrame({**columns, "ets_beside_naive": some}), np.nan)
     assert list(table.index) == ["combination", "last value"] and table.attrs["series"] == 9
+
+
+def test_a_classical_model_that_forecasts_alone_has_its_error():
+    report = pd.DataFrame({"forecast_by": ["theta"] * 2, "mae_relative_to_naive": [0.4, 0.6]})
+    assert comparison(report, np.nan)["error"].to_dict() == {"theta": 0.5, "last value": 1.0}

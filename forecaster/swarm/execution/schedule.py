@@ -420,8 +420,8 @@ _MOST_VALIDATED, _MOST = 128, 1024
 # with validation. Then the share of a block's time that moving states may take.
 _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
 _GROWTH = 8  # maximum ratio of a block's length to the length of the one before
-# If nobody watches, a block takes about so many seconds, the first one by this much work (below):
-# an interruption waits for its end.
+# Where nobody watches: seconds of a block, since an interruption waits for its end; and the work of
+# the first block, whose seconds are not known yet.
 _UNWATCHED, _WORK = 0.5, 2**31
 
 
