@@ -95,7 +95,7 @@ def _frozen(year: Year, session: int) -> Morning:
 
     def predict() -> None:
         done = year.command("predict", name, "--run", year.summary()["run"])
-        assert f"same price since the day in brackets: {name} ({day})" in done.output, done.output
+        assert f"the same since the day in brackets: {name} ({day})" in done.output, done.output
 
     alarms = {("frozen", name)}
     return Morning(

@@ -165,7 +165,7 @@ class Ingest(Command):
 
     def prepare(self, folder):
         """One series changes: of two, an error may let the first count and not the second."""
-        table = pd.concat([prices("AAA", 170), prices("BBB", 161).iloc[1:]])
+        table = pd.concat([prices("AAA", 170), prices("BBB", 160)])
         table.to_csv(folder / "p.csv", index=False)
 
     def state(self, folder):
@@ -296,7 +296,7 @@ def make(command: Command, folder: Path) -> Path:
     """Make a home with prices of two series and a model, and the files that the command needs."""
     begin = folder / "work"
     (begin / "out").mkdir(parents=True)
-    table = pd.concat([prices("AAA", 160), prices("BBB", 161).iloc[1:]], ignore_index=True)
+    table = pd.concat([prices("AAA", 160), prices("BBB", 160)], ignore_index=True)
     table.to_csv(begin / "p.csv", index=False)
     (begin / "c.toml").write_text(SETTINGS)
     fit = tuple(part.format(folder=begin) for part in Fit.arguments)

@@ -82,14 +82,11 @@ def _cpu_options(*, once: bool) -> dict[str, Any]:
     XLA compiles in as many parallel parts as there are cores, at least two. Its own default of 32,
     also the maximum, takes a tenth longer on two cores.
 
-    A program that runs ``once`` per member is compiled in a quarter of the time and runs two to
-    three times as long, except for products, recurrences and convolutions, which are library calls.
-    Turning off only the fusion emitters would compile training in 0.7 of the time, but some
-    perceptrons would then train in 1.2 of it.
+    A program that runs ``once`` per member is compiled fast rather than well: it runs two to three
+    times as long, except for products, recurrences and convolutions, which are library calls.
     """
     options: dict[str, Any] = {"xla_cpu_parallel_codegen_split_count": min(32, max(2, cores()))}
-    quickly = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-    return options | (quickly if once else {})
+    return options | ({"xla_backend_optimization_level": 0} if once else {})
 
 
 def spread(
