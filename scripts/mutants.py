@@ -9,9 +9,8 @@ a package, or run its command. The quickest come first. A test that also fails w
 does not count. Prints ``killed`` or ``survived`` with the seconds and the test, writes them to
 ``mutants.csv``, and ends with 1 if one survived.
 
-``--turn N`` runs a quarter of them, those of N modulo 4, and writes no table; ``--turn commit``
-takes the hash of the latest commit for N. Compiled programs are kept in the folder that
-``FORECASTER_TEST_CACHE`` names, and otherwise for this run alone.
+``--turn N`` runs a quarter of them, those of N modulo 4, and writes no table. Compiled programs are
+kept in the folder that ``FORECASTER_TEST_CACHE`` names, and otherwise for this run alone.
 """
 
 import argparse
@@ -335,21 +334,15 @@ def write_table(found: Iterable[Outcome]) -> None:
         writer.writerows(rows[m.name] for m in read_mutants() if m.name in rows)
 
 
-def of_turn(mutants: Sequence[Mutant], turn: str) -> list[Mutant]:
-    """Return a quarter of the mutants; ``turn``: a number, or ``commit``."""
-    if turn == "commit":
-        command = ["git", "rev-parse", "HEAD"]
-        said = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True)
-        number = int(said.stdout, 16)
-    else:
-        number = int(turn)
-    return list(mutants[number % TURNS :: TURNS])
+def of_turn(mutants: Sequence[Mutant], turn: int) -> list[Mutant]:
+    """Return a quarter of the mutants."""
+    return list(mutants[turn % TURNS :: TURNS])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="these mutants")
-    parser.add_argument("--turn", metavar="N", help="a quarter of them, by a number, or commit")
+    parser.add_argument("--turn", type=int, metavar="N", help="a quarter of them")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for each")
     parser.add_argument("--processes", type=int, default=2, choices=(1, 2), help="side by side")
     options = parser.parse_args()

@@ -34,11 +34,11 @@ def test_forty_changes_lie_in_all_rooms_and_each_says_what_becomes_wrong(script)
 
 def test_turns_share_the_changes(script):
     mutants = script.read_mutants()
-    turns = [script.of_turn(mutants, str(number)) for number in range(4)]
+    turns = [script.of_turn(mutants, number) for number in range(4)]
     sizes = [len(turn) for turn in turns]
     assert max(sizes) - min(sizes) <= 1 and sum(sizes) == len(mutants)
     assert {mutant.name for turn in turns for mutant in turn} == {m.name for m in mutants}
-    assert script.of_turn(mutants, "7") == turns[3]
+    assert script.of_turn(mutants, 7) == turns[3]
 
 
 def test_a_line_that_is_gone_or_there_twice_is_an_error(script):
