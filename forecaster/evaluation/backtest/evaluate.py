@@ -405,8 +405,7 @@ def _summarise(
             baselines={name: round(s, 2) for name, s in runner.seconds.items()},
         ),
         provenance=Provenance(),
-        forecast_by={method.value: methods[method] for method in Method if methods[method]},
-        by_last_value={name: len(s) for name, s in runner.by_last_value.items() if s},
+        forecast_by={method: methods[method] for method in Method if methods[method]},
     )
 
 
@@ -419,19 +418,17 @@ def summary_of_parts(parts: Sequence[Summary], **changes: object) -> Summary:
     if not full:
         raise DataError("no series belonged to the universe at any cutoff; look at its file")
     failed: dict[str, dict[str, str]] = {}
-    methods, by_last_value = Counter[str](), Counter[str]()
+    methods = Counter[Method]()
     for part in parts:
         for name, reasons in part.failed.items():
             failed.setdefault(name, {}).update(reasons)
         methods.update(part.forecast_by)
-        by_last_value.update(part.by_last_value)
     fields = {
         "models": tuple(dict.fromkeys(name for part in full for name in part.models)),
         "series": sum(part.series for part in full),
         "skipped": {name: why for part in parts for name, why in part.skipped.items()},
         "failed": failed,
         "forecast_by": dict(methods),
-        "by_last_value": dict(by_last_value),
     }
     return dataclasses.replace(full[0], **(fields | changes))  # pyright: ignore[reportArgumentType]
 

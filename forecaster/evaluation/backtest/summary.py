@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from forecaster import __version__
 from forecaster.errors import Skipped, UsageError, skipped_from_json, skipped_to_json
@@ -27,7 +28,7 @@ TORCH = "PyTorch"
 
 _MOST_REASON = 500  # characters
 _MOST = 2**31 - 1  # of anything that is counted
-_RUNGS = ", ".join(Method)
+_Count = Annotated[int, Meta(ge=1, le=_MOST)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,16 +104,14 @@ class Summary:
     - ``groups``: the group of each series that belongs to one
     - ``forecast_by``: how many series rest on what at their latest cutoff, see
       :class:`forecaster.forecasting.Method`; empty for prices, and in older evaluations
-    - ``by_last_value``: by baseline, the number of series for which the last value stands in at
-      some cutoffs, since too few rows were known
     """
 
     model: str
     models: tuple[str, ...]
-    series: int
-    cutoffs: int
-    step_size: int
-    horizon: int
+    series: Annotated[int, Meta(ge=0, le=_MOST)]  # a part may have no scores
+    cutoffs: _Count
+    step_size: _Count
+    horizon: _Count
     levels: tuple[str, ...]
     first_cutoff: str
     last_cutoff: str
@@ -130,8 +129,7 @@ class Summary:
     seconds: Seconds
     provenance: Provenance
     groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    forecast_by: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    by_last_value: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    forecast_by: Mapping[Method, _Count] = dataclasses.field(default_factory=dict)
 
     @property
     def rungs(self) -> str:
@@ -164,21 +162,12 @@ class Summary:
         return TORCH in self.models
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number that no evaluation has, and a model without scores."""
-        for name in ("series", "cutoffs", "step_size", "horizon"):
-            least = 0 if name == "series" else 1  # a part may have no scores
-            if not least <= (number := getattr(self, name)) <= _MOST:
-                raise ValueError(
-                    f"{name}: expected {least} or more, at most {_MOST}; got {reprlib.repr(number)}"
-                )
+        """Raise ValueError for levels that no evaluation has, and a model without scores."""
         if self.series and self.model not in self.models:
             raise ValueError(f"model: {reprlib.repr(self.model)} is none of the models")
         for name in ("models", "levels"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name}: expected each once")
-        for name, count in self.forecast_by.items():
-            if name not in list(Method) or not 1 <= count <= self.series:
-                raise ValueError(f"forecast_by: {reprlib.repr(name)}: expected counts by {_RUNGS}")
         for level in self.levels:
             if not 0 < float(level) < 100:
                 raise ValueError(f"levels: expected percent, below 100; got {reprlib.repr(level)}")
@@ -205,7 +194,7 @@ class Summary:
         values["config"] = dataclasses.asdict(self.config)
         values["skipped"] = skipped_to_json(self.skipped)
         values["seconds"] = _shallow(self.seconds)
-        for name in ("groups", "forecast_by", "by_last_value"):
+        for name in ("groups", "forecast_by"):
             if not values[name]:
                 del values[name]
         return values | _shallow(values.pop("provenance"))

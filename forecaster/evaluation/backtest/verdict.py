@@ -96,14 +96,6 @@ def caveats(evaluation: Evaluation) -> list[str]:
         for baseline, failed in summary.failed.items()
         if baseline != summary.model
     ]
-    short: dict[int, list[str]] = {}
-    for baseline, count in summary.by_last_value.items():
-        short.setdefault(count, []).append(baseline)
-    lines += [
-        f"{listed(names)}: the last value stands in at some cutoffs of {count} series, where too "
-        "few rows were known."
-        for count, names in short.items()
-    ]
     if lost := summary.failed.get(summary.model):
         lines.append(
             f"{summary.model} could not forecast {len(lost)} series from all cutoffs; the other "

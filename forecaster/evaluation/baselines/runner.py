@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from forecaster import swarm
-from forecaster.errors import ForecasterWarning, UsageError, listed, name_reasons, require
+from forecaster.errors import ForecasterWarning, UsageError, name_reasons, require
 from forecaster.evaluation.baselines.simple import Job, logarithmic
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.evaluation.scores.realized import COLUMNS, session_variance
@@ -62,13 +62,11 @@ class Result(NamedTuple):
     """Forecasts (origin, horizon, quantile) of a series, or None where the baseline failed.
 
     - ``reason``: why forecasts are missing; if only some are, those are NaN
-    - ``by_last_value``: the number of origins from which the last value stands in
     """
 
     forecasts: np.ndarray | None
     reason: str = ""
     seconds: float = 0.0
-    by_last_value: int = 0
 
 
 _EVERY = (
@@ -116,9 +114,8 @@ def forecast(
     Rows that were flagged at the first cutoff are left out, as in training networks.
 
     Returns a frame like that of :func:`forecaster.cross_validation`: ``unique_id, ds, cutoff, y``,
-    the median and bounds per level. Where too few rows are known for a baseline, the last value
-    stands in, as ``naive`` forecasts it; a series on which the baseline fails has NaN. A warning
-    says so, and why.
+    the median and bounds per level, NaN where too few rows are known for the baseline or it fails
+    on a series. A warning says so, and why.
 
     Raises UsageError for an unknown baseline, or one whose library is not installed.
     """
@@ -133,7 +130,12 @@ def forecast(
     premium = premium_of(Config(premium=premium), known)
     runner = Runner([name], horizon, level, known, season=season, premium=premium)
     forecasts = runner.run(origins)
-    runner.warn()
+    if failed := runner.failed[name]:
+        warnings.warn(
+            f"{name} failed on {len(failed)} series:\n{name_reasons(failed)}",
+            ForecasterWarning,
+            stacklevel=2,
+        )
     return pd.concat([origins.keys, forecasts], axis=1)
 
 
@@ -149,8 +151,7 @@ class Runner:
     - ``premium``: growth of a price in a year, see :func:`forecaster.forecasting.premium_of`, which
       stands for the drift of some baselines (:class:`Baseline`); None: each has its own
 
-    While it runs, ``failed`` collects the series that each baseline failed on, with the reason,
-    ``by_last_value`` those where the last value stands in for it, with the number of cutoffs, and
+    While it runs, ``failed`` collects the series that each baseline failed on, with the reason, and
     ``seconds`` the time of each baseline.
     """
 
@@ -167,7 +168,6 @@ class Runner:
     ):
         self.baselines = [BASELINES[name] for name in names]
         self.failed: dict[str, dict[str, str]] = {name: {} for name in names}
-        self.by_last_value: dict[str, dict[str, int]] = {name: {} for name in names}
         self.seconds: dict[str, float] = dict.fromkeys(names, 0.0)
         self._horizon, self._levels = horizon, check_levels(level)
         self._quantiles = quantiles_of(self._levels)
@@ -184,22 +184,6 @@ class Runner:
             columns |= columns_of_quantiles(baseline.column, quantiles, self._levels)
         return pd.DataFrame(columns)
 
-    def warn(self) -> None:
-        """Warn of the series that each baseline failed on, and where the last value stands in."""
-        said = [
-            f"{name}: too few rows at some cutoffs of {len(short)} series, where the last value "
-            f"stands in: {listed(short)}"
-            for name, short in self.by_last_value.items()
-            if short
-        ]
-        said += [
-            f"{name} failed on {len(failed)} series:\n{name_reasons(failed)}"
-            for name, failed in self.failed.items()
-            if failed
-        ]
-        for each in said:
-            warnings.warn(each, ForecasterWarning, stacklevel=3)
-
     def _forecasts(self, baseline: Baseline, origins: Origins) -> np.ndarray:
         """Return the quantiles of every entry, (entry, quantile)."""
         out = np.full((len(origins.row), len(self._quantiles)), np.nan)
@@ -209,8 +193,6 @@ class Runner:
             self.seconds[baseline.name] += result.seconds
             if result.reason:
                 self.failed[baseline.name][series] = result.reason
-            if result.by_last_value:
-                self.by_last_value[baseline.name][series] = result.by_last_value
             if result.forecasts is not None:
                 entries = np.flatnonzero(origins.row == row)
                 steps = origins.step[entries] - origins.histories.first[row]
@@ -275,18 +257,13 @@ def check_torch(config: Config, *, refit: bool | int = False) -> None:
 def throughout(
     baseline: Baseline, jobs: Mapping[int, Job], executor: swarm.Executor | None = None
 ) -> dict[int, Result]:
-    """Forecast from every origin, by the last value where a baseline needs more rows.
-
-    Nothing stands in for a baseline with a library, which needs a long history before the first
-    cutoff.
-    """
-    most = 1 if baseline.library else 2
-    pieces = [(row, piece) for row, job in jobs.items() for piece in _pieces(job)[:most]]
+    """Forecast from every origin; NaN where a baseline needs more rows."""
+    pieces = [(row, piece) for row, job in jobs.items() for piece in _pieces(job)]
     made: dict[int, list[Result]] = {row: [] for row in jobs}
     results = _made(baseline, [piece for _, piece in pieces], executor)
     for (row, _), result in zip(pieces, results, strict=True):
         made[row].append(result)
-    return {row: _whole(baseline, job, made[row]) for row, job in jobs.items()}
+    return {row: _whole(job, made[row]) for row, job in jobs.items()}
 
 
 def _pieces(job: Job) -> list[Job]:
@@ -356,19 +333,13 @@ def _result(baseline: Baseline, forecasts: np.ndarray, job: Job, seconds: float)
     return Result(forecasts, seconds=seconds)
 
 
-def _whole(baseline: Baseline, job: Job, results: Sequence[Result]) -> Result:
-    """Return the result of a job from those of its pieces, and the last value where it may."""
+def _whole(job: Job, results: Sequence[Result]) -> Result:
+    """Return the result of a job from those of its pieces."""
     if results[0].forecasts is None:
         return results[0]
     there = np.concatenate([each.forecasts for each in results if each.forecasts is not None])
     forecasts = np.full((len(job.origins), *there.shape[1:]), np.nan)
     forecasts[: len(there)] = there
-    missing, by_last_value = np.isnan(forecasts).any((1, 2)), 0
-    if missing.any() and not baseline.library and baseline.name != "naive":
-        naive = throughout(BASELINES["naive"], {0: job})[0].forecasts
-        if naive is not None:
-            forecasts[missing], by_last_value = naive[missing], int(missing.sum())
-            missing = np.isnan(forecasts).any((1, 2))
-    lost = int(missing.sum())
+    lost = int(np.isnan(forecasts).any((1, 2)).sum())
     reason = f"no forecasts from {lost} of {len(forecasts)} cutoffs" if lost else ""
-    return Result(forecasts, reason, sum(each.seconds for each in results), by_last_value)
+    return Result(forecasts, reason, sum(each.seconds for each in results))
