@@ -1,5 +1,6 @@
 """The results of an evaluation in sentences and small tables for readers without statistics."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -79,12 +80,14 @@ def verdict(evaluation: Evaluation) -> list[str]:
     They name the data, and judge point forecasts, whole distributions, bands, and the networks that
     PyTorch trained or, where there are none, the series on which ours do best and worst.
     """
+    rows = compared(evaluation)
+    beside = rows.get((evaluation.sharpest_score, TORCH))
     return [
         _what_was_forecast(evaluation),
-        _points_in_words(evaluation),
-        _distributions_in_words(evaluation),
+        _points_in_words(evaluation, rows.get(("mae", NAIVE))),
+        _distributions_in_words(evaluation, rows),
         _bands_in_words(evaluation),
-        _torch_in_words(evaluation) or _ends_in_words(evaluation),
+        _ends_in_words(evaluation) if beside is None else _torch_in_words(evaluation, beside),
     ]
 
 
@@ -149,11 +152,14 @@ def strongest(evaluation: Evaluation) -> str | None:
     It is the one with the highest median ratio of our score to its score, over all horizons, or,
     where errors are summed, with the highest ratio of sums; None where there is no other model.
     """
-    table = comparison(evaluation)
-    rows = table[table["score"] == evaluation.sharpest_score]
-    rows = rows[rows["model"] != TORCH] if len(rows) > 1 else rows
-    by = "ratio" if rows["summed"].any() else "median_ratio"
-    return str(rows.sort_values(by, na_position="first")["model"].iloc[-1]) if len(rows) else None
+    return _strongest(evaluation, compared(evaluation))
+
+
+def _strongest(evaluation: Evaluation, rows: Mapping[tuple[str, str], Comparison]) -> str | None:
+    others = [row for row in rows.values() if row.score == evaluation.sharpest_score]
+    others = [row for row in others if row.model != TORCH] if len(others) > 1 else others
+    ratios = [row.ratio if row.summed else row.median_ratio for row in others]
+    return others[int(np.nan_to_num(ratios, nan=-np.inf).argmax())].model if others else None
 
 
 def compared(evaluation: Evaluation, horizon: int = ALL) -> dict[tuple[str, str], Comparison]:
@@ -251,8 +257,7 @@ def _what_was_forecast(evaluation: Evaluation) -> str:
     )
 
 
-def _points_in_words(evaluation: Evaluation) -> str:
-    naive = compared(evaluation).get(("mae", NAIVE))
+def _points_in_words(evaluation: Evaluation, naive: Comparison | None) -> str:
     if naive is None:
         return "Point forecasts cannot be compared with those of 'unchanged'."
     rests_on = f", {naive.rests_on}" if naive.rests_on else ""
@@ -262,11 +267,13 @@ def _points_in_words(evaluation: Evaluation) -> str:
     )
 
 
-def _distributions_in_words(evaluation: Evaluation) -> str:
-    other = strongest(evaluation)
+def _distributions_in_words(
+    evaluation: Evaluation, rows: Mapping[tuple[str, str], Comparison]
+) -> str:
+    other = _strongest(evaluation, rows)
     if evaluation.sharpest_score != "crps" or other is None:
         return "Whole distributions: without bands there is nothing to compare."
-    naive, rival = (compared(evaluation).get(("crps", name)) for name in (NAIVE, other))
+    naive, rival = (rows.get(("crps", name)) for name in (NAIVE, other))
     parts, moved = list[str](), list[float]()
     if naive:
         moved.append(naive.driftless)
@@ -300,23 +307,13 @@ def _kept_in_words(evaluation: Evaluation) -> str:
 
 
 def _at_the_ends(evaluation: Evaluation, score: str) -> str:
-    """Return our relative score at the first and the last horizon, in words.
-
-    With the number of series it rests on, where that differs from the number over all horizons.
-    """
+    """Return our relative score at the first and the last horizon, in words."""
     last = int(evaluation.scores["horizon"].max())
     if last == 1:
         return ""
+    near, far = (together(evaluation, score, horizon=h).ratio for h in (1, last))
     ours = evaluation.model
-    whole, near, far = (together(evaluation, score, horizon=h) for h in (ALL, 1, last))
-    near_on, far_on = (
-        "" if part.series[ours] == whole.series[ours] else f" on {part.series[ours]} series"
-        for part in (near, far)
-    )
-    return (
-        f" ({near.ratio[ours]:.3f} one step ahead{near_on}, "
-        f"{far.ratio[ours]:.3f} at {last}{far_on})"
-    )
+    return f" ({near[ours]:.3f} one step ahead, {far[ours]:.3f} at {last})"
 
 
 def _bands_in_words(evaluation: Evaluation) -> str:
@@ -332,11 +329,8 @@ def _bands_in_words(evaluation: Evaluation) -> str:
     return f"Bands: {', '.join(parts)}."
 
 
-def _torch_in_words(evaluation: Evaluation) -> str | None:
+def _torch_in_words(evaluation: Evaluation, beside: Comparison) -> str:
     """Return how our networks' errors differ from those of PyTorch's on the same task."""
-    beside = compared(evaluation).get((evaluation.sharpest_score, TORCH))
-    if not evaluation.summary.has_torch or beside is None:
-        return None
     config = evaluation.summary.config
     alike = config.start == "independent" and config.members == 1
     kind = "the same networks" if alike else "networks of the same kind, one for each series,"

@@ -11,7 +11,7 @@ import functools
 import multiprocessing
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -82,20 +82,8 @@ class Job(NamedTuple):
     active: np.ndarray
 
 
-class Outcome(NamedTuple):
-    """A trained network, or why there is none.
-
-    - ``params``: the best weights; the initial ones where training failed
-    - ``status, epochs, best_epoch, best_loss``: as the swarm reports them
-    - ``error``: why training failed; empty where it did not
-    """
-
-    params: Mapping[Any, Any]
-    status: str
-    epochs: int
-    best_epoch: int
-    best_loss: float
-    error: str
+Outcome: TypeAlias = tuple[Mapping[Any, Any], tuple[str, int, int, float, str]]
+"""The best weights, and a row of the report; the initial weights where training failed."""
 
 
 def _train_all(
@@ -116,20 +104,12 @@ def _train_all(
             if on_series:
                 on_series(len(outcomes), len(jobs))
         seconds = time.perf_counter() - began
-    params = jax.tree.map(lambda *leaves: np.stack(leaves), *(o.params for o in outcomes))
-    params = jax.tree.map(lambda leaf: leaf[:, None], params)  # one network for each series
-    return Networks(config, tuple(ids), params, _report(ids, outcomes)), seconds
-
-
-def _report(ids: Sequence[str], outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    columns = {
-        "status": np.array([o.status for o in outcomes], object),
-        "epochs": np.array([o.epochs for o in outcomes], np.int32),
-        "best_epoch": np.array([o.best_epoch for o in outcomes], np.int32),
-        "validation_loss": np.array([o.best_loss for o in outcomes]),
-        "why_not": np.array([o.error for o in outcomes], object),
-    }
-    return pd.DataFrame(columns, index=pd.Index(ids, name="unique_id"))
+    params, rows = zip(*outcomes, strict=True)
+    params = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *params)  # one for each series
+    names = ["status", "epochs", "best_epoch", "validation_loss", "why_not"]
+    report = pd.DataFrame(rows, columns=names, index=pd.Index(ids, name="unique_id"))
+    kinds = {"status": object, "epochs": np.int32, "best_epoch": np.int32, "why_not": object}
+    return Networks(config, tuple(ids), params, report.astype(kinds)), seconds
 
 
 def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: int) -> list[Job]:
@@ -175,7 +155,7 @@ def train_one(job: Job) -> Outcome:
     try:
         return _train(job)
     except Exception as error:
-        return Outcome(job.params, "diverged", 0, 0, np.inf, reason_of(error))
+        return job.params, ("diverged", 0, 0, np.inf, reason_of(error))
 
 
 def _train(job: Job) -> Outcome:
@@ -197,7 +177,7 @@ def _train(job: Job) -> Outcome:
         ):  # fmt: skip
             if active:
                 optimizer.zero_grad(set_to_none=True)
-                network.training_loss(starts, used).backward()
+                network.loss(starts, used, network.first, network.boundary).backward()
                 torch.nn.utils.clip_grad_norm_(network.weights, hyperparams["clip"])
                 optimizer.step()
         loss = network.validation_loss()
@@ -209,11 +189,11 @@ def _train(job: Job) -> Outcome:
         if epoch - best_epoch >= patience and epoch < epochs:
             status = "stopped_early"
             break
-    return Outcome(best, status, epoch, best_epoch, best_loss, "")
+    return best, (status, epoch, best_epoch, best_loss, "")
 
 
 class _Network:
-    """the LSTM that networks of series are, and its loss on a series.
+    """The LSTM that networks of series are, and its loss on a series.
 
     The loss is that of :func:`forecaster.forecasting.network_task.make_task`.
     """
@@ -231,33 +211,33 @@ class _Network:
         parameters = [*self._cell.parameters(), *self._out.parameters(), self._constants]
         self.weights = [p for p in parameters if p.requires_grad and p.numel()]
         self._split, self._horizon = job.split, config.horizon
-        self._first, self._boundary = int(data.first), int(data.boundary)
+        self.first, self.boundary = int(data.first), int(data.boundary)
         self._mode: TrainingMode = MODES[config.training_mode](job.split)
         self._features, self._targets = torch.tensor(data.features), torch.tensor(data.targets)
         self._counted = bool(data.counted)
-
-    def training_loss(self, starts: np.ndarray, used: np.ndarray) -> "torch.Tensor":
-        """Return the loss of one batch; ``used`` is False where it has no window."""
-        return self._loss(starts, used, self._first, self._boundary)
 
     def validation_loss(self) -> float:
         """Return the loss over the validation span."""
         import torch
 
-        starts, earliest = self._mode.validation_starts(), max(self._first, self._boundary)
+        starts, earliest = self._mode.validation_starts(), max(self.first, self.boundary)
         with torch.no_grad():
             every = np.ones(len(starts), bool)
-            return float(self._loss(starts, every, earliest, self._split.steps - 1))
+            return float(self.loss(starts, every, earliest, self._split.steps - 1))
 
-    def _loss(
+    def loss(
         self, starts: np.ndarray, used: np.ndarray, earliest: int, latest: int
     ) -> "torch.Tensor":
+        """Return the loss of one batch, of targets between two steps.
+
+        ``used`` is False where the batch has no window.
+        """
         import torch
 
         split = self._split
-        whole = self._boundary - split.lookback + 1  # for padding: any complete window
+        whole = self.boundary - split.lookback + 1  # for padding: any complete window
         starts = np.where(used, starts, whole)
-        if starts.min() < self._first:
+        if starts.min() < self.first:
             raise ValueError("its history is shorter than a window; torch.nn.LSTM has no masks")
         inputs = self._features[torch.tensor(starts[:, None] + np.arange(split.lookback))]
         origins = self._mode.origins(starts)

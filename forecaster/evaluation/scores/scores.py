@@ -1,7 +1,6 @@
 """Score forecasts by series, model and horizon."""
 
 import warnings
-from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -203,40 +202,40 @@ def _scores(
     frame: pd.DataFrame, model: str, keys: list[str], realized: Realized | None
 ) -> pd.DataFrame:
     """Return the scores of a model by ``keys``; ``realized``: what prices did."""
-    y, forecast = frame["y"].astype(float), frame[model].astype(float)
+    y, forecast = frame["y"].to_numpy(float), frame[model].to_numpy(float)
     errors = {
         "mae": metrics.absolute_error(y, forecast),
         "rmse": metrics.squared_error(y, forecast),
         "smape": metrics.symmetric_error(y, forecast),
     }
-    of_returns: Mapping[str, np.ndarray] = {}
     around, quantiles = None, quantile_columns(frame, model)
     values, levels = frame[list(quantiles.values())].to_numpy(float), list(quantiles)
     if quantiles:
         errors["crps"] = metrics.crps(y, values, levels)
         if realized is not None:
-            moved = values + (realized.latest - forecast.to_numpy())[:, None]
+            moved = values + (realized.latest - forecast)[:, None]
             errors[DRIFTLESS] = metrics.crps(y, moved, levels)
-            of_returns = return_scores(values, levels, realized)
-            errors |= of_returns
+            errors |= return_scores(values, levels, realized)
         errors["size"] = np.abs(y)
         for quantile, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
             errors[f"pinball-{quantile:g}"] = losses
         around = around_outcomes(frame, model)
     for level in levels_of(frame, model):
-        low, high = (frame[bound] for bound in bounds_of(model, level))
+        low, high = (frame[bound].to_numpy(float) for bound in bounds_of(model, level))
         errors[f"coverage-{level}"] = metrics.held(y, values, levels, float(level), around)
-        errors[f"width-{level}"] = (high - low).to_numpy()
+        errors[f"width-{level}"] = high - low
         errors[f"winkler-{level}"] = metrics.winkler(y, low, high, float(level))
-    errors = {name: np.asarray(each, float) for name, each in errors.items()}
+    # A mean over some cutoffs cannot be compared with means over all of them.
+    without_band = np.isnan(values).any(axis=1)
+    lacking = {name: np.isnan(forecast) if name in _OF_MEDIANS else without_band for name in errors}
+    errors = {n: np.where(lacking[n] & ~np.isnan(y), np.inf, each) for n, each in errors.items()}
     table = pd.concat([frame[keys], pd.DataFrame(errors, index=frame.index)], axis=1)
-    means = table.groupby(keys, sort=False).mean()
+    means = table.groupby(keys, sort=False).mean().replace(np.inf, np.nan)
     means["rmse"] = np.sqrt(means["rmse"])
-    means = means.replace({name: {np.inf: np.nan} for name in of_returns})
     if quantiles:
         with np.errstate(divide="ignore", invalid="ignore"):
             means["wql"] = means["crps"] / means["size"]
-    return _where_whole(means, frame, model, keys)
+    return means
 
 
 def around_outcomes(frame: pd.DataFrame, model: str) -> tuple[np.ndarray, np.ndarray]:
@@ -254,23 +253,6 @@ def around_outcomes(frame: pd.DataFrame, model: str) -> tuple[np.ndarray, np.nda
     whole = frame[names].to_numpy(float).T
     below, at_most = np.where(np.isfinite(whole), whole, made)
     return below, at_most
-
-
-def _where_whole(
-    means: pd.DataFrame, frame: pd.DataFrame, model: str, keys: list[str]
-) -> pd.DataFrame:
-    """Return mean scores by ``keys``, NaN where ``model`` lacks one of the forecasts.
-
-    A mean over some cutoffs cannot be compared with means over all of them.
-    """
-    by, known = [frame[key] for key in keys], frame["y"].notna()
-    bounds = list(quantile_columns(frame, model).values())
-    missing = (frame[model].isna() & known).groupby(by, sort=False).any().to_numpy()
-    means[missing] = np.nan
-    without_band = (frame[bounds].isna().any(axis=1) & known).groupby(by, sort=False).any()
-    of_bands = [name for name in means if name not in _OF_MEDIANS]
-    means.loc[without_band.to_numpy(), of_bands] = np.nan
-    return means
 
 
 def season_at(panel: Panel, cutoff: Time | Shaped[np.ndarray, ""]) -> int:
