@@ -87,27 +87,6 @@ def test_simple_baselines_by_hand():
     np.testing.assert_allclose(ewma[0, 0, 2] - z[4], deviate * np.sqrt(variance))
 
 
-def test_har_is_a_regression_on_the_latest_day_week_and_month():
-    y, origins = series(600, 4), np.array([400, 470, 599])
-    z = np.log(y)
-    squares = np.diff(z, prepend=z[0]) ** 2
-    rows = range(22, 401 - 2)  # two steps later is known at the first origin
-
-    def inputs(step: int) -> np.ndarray:
-        return np.array([1, *(squares[step + 1 - span : step + 1].mean() for span in (1, 5, 22))])
-
-    x = np.array([inputs(step) for step in rows])
-    came = np.array([squares[step + 1 : step + 3].mean() for step in rows])
-    weight = 1 / np.maximum(x[:, 1:].mean(1), came.mean() / 100)
-    beta = np.linalg.lstsq(x * weight[:, None], came * weight, rcond=None)[0]
-    low, high = max(x[:, 3].min(), 1e-4 * came.mean()), came.max()
-    changes = np.array([z[step + 2] - z[step] for step in rows])
-    unit = np.quantile(changes / np.sqrt(np.clip(x @ beta, low, high)), QUANTILES)
-    now = np.array([inputs(step) for step in origins]) @ beta
-    expected = z[origins][:, None] + np.sqrt(np.clip(now, low, high))[:, None] * unit
-    np.testing.assert_allclose(np.log(run("har", y, origins, horizon=2)[:, 1]), expected)
-
-
 def test_where_times_count_rows_the_season_is_each_series_own():
     steps, random = np.arange(400), np.random.default_rng(0)
     parts = [
@@ -193,16 +172,6 @@ def test_a_variance_that_explodes_later_ends_the_forecasts(name, monkeypatch):
     lost = np.isnan(made.forecasts).any((1, 2)).tolist()
     assert lost == [False] * 20 + [True] * 30
     assert made.reason == "no forecasts from 30 of 50 cutoffs"
-
-
-def test_a_baseline_is_a_frame_like_a_cross_validation(panel):
-    cutoffs = panel.times[[600, 629, 658]]
-    made = baselines.forecast(panel, cutoffs, "naive", horizon=3)
-    origins = Origins.of(panel, np.array([600, 629, 658]), 3)
-    pd.testing.assert_frame_equal(made[["unique_id", "ds", "cutoff", "y"]], origins.keys)
-    np.testing.assert_allclose(made["Naive"], origins.latest)
-    assert list(made)[4:] == ["Naive", "Naive-lo-95", "Naive-hi-95", "Naive-lo-80", "Naive-hi-80"]
-    assert (made["Naive-lo-95"] < made["Naive-lo-80"]).all()
 
 
 def test_a_series_on_which_one_fails_is_named_and_the_others_go_on(panel, monkeypatch):

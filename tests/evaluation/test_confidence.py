@@ -43,16 +43,6 @@ def test_a_set_of_equal_models_holds_all_of_them_as_often_as_its_level_says(cuto
     assert kept >= 100 * (0.93 - 2 * np.sqrt(0.93 * 0.07 / 100))
 
 
-def test_with_too_few_cutoffs_or_models_there_is_none():
-    assert p_values_of_set(losses(19)).isna().all()
-    assert p_values_of_set(losses(159), lags=15).isna().all()
-    assert p_values_of_set(losses()[["LSTM", "Twin"]]).isna().all()
-    holes = losses()
-    holes.loc[::2, "GARCH"] = np.nan
-    expected = p_values_of_set(losses()[1::2])
-    pd.testing.assert_series_equal(p_values_of_set(holes), expected)
-
-
 def made(folder, **changes):
     """An evaluation of these losses; PyTorch has no score of one series."""
     known = [1.0, 1.0, 1.0, 1.0]

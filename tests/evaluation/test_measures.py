@@ -13,11 +13,10 @@ from forecaster.evaluation import (
     differences,
     excess,
     in_volatility,
-    pooled,
     relative,
     volatility,
 )
-from tests.evaluation.handmade import SERIES, evaluation, of_counts, outcomes, scores_of
+from tests.evaluation.handmade import SERIES, evaluation, outcomes, scores_of
 from tests.messages import refuses
 
 OURS, NAIVE = [1.0, 2.0, 3.0, 4.0], [2.0, 2.5, 3.0, 2.0]
@@ -45,17 +44,6 @@ def test_each_measure_is_a_mean_over_horizons_of_values_at_each(two_steps):
     table = in_volatility(two_steps, "mae")  # twice the CRPS
     np.testing.assert_allclose(table["LSTM"], 2 * ours * (1 + 3) / 2 / 2)
     np.testing.assert_allclose(in_volatility(two_steps, "crps", 2)["Naive"], naive)
-
-
-def test_sums_are_compared_on_the_series_that_both_models_have(tmp_path):
-    summed = of_counts(tmp_path)
-    sums = pd.DataFrame({"LSTM": [1, 2, np.nan], "Naive": [4, np.nan, 3], "SBA": [0, 0, np.nan]})
-    ratio, series = pooled(summed, sums)
-    np.testing.assert_array_equal(ratio, [1 / 4, 1, 0])
-    assert series.tolist() == [1, 2, 1]
-    ratio, series = pooled(summed, sums, "SBA")  # of zeros there is no ratio
-    assert ratio.isna().all() and series.tolist() == [2, 1, 2]
-    assert pooled(summed, sums.tail(1), "SBA").series.tolist() == [0, 0, 0]
 
 
 def test_a_mean_over_some_of_the_horizons_is_none(tmp_path):

@@ -55,27 +55,6 @@ def test_the_variance_of_a_session_is_that_of_its_range_and_of_the_night_before(
     np.testing.assert_allclose(split, got)  # of adjusted prices, quoted ones differ by a factor
 
 
-def test_range_garch_goes_on_as_its_recursion_says():
-    y, bars, _ = market(500)
-    variance, origins = session_variance(y, bars), np.array([450, 451])
-    job = Job(y, origins, 2, np.array([0.25, 0.5, 0.75]), 5, None, variance)
-    made = np.log(volatility.range_garch(job))
-    steps = np.diff(np.log(y))
-    size, mean = steps[:450].std(), steps[:450].mean()
-    seen = np.maximum(variance, 1e-2 * variance[1:451].mean())[1:] / size**2
-    found = volatility._estimated((steps[:450] - mean) / size, seen[:450])
-    now = 1.0
-    for step in range(450):
-        now = found.constant + found.weight * seen[step] + found.persistence * now
-    carried = found.weight * seen[:450].mean() + found.persistence
-    for row, step in enumerate(origins):
-        ahead = [now, found.constant + carried * now]
-        np.testing.assert_allclose(made[row, :, 1], np.log(y[step]) + mean * np.array([1, 2]))
-        width = made[row, :, 2] - made[row, :, 0]
-        np.testing.assert_allclose(width[1] / width[0], np.sqrt(sum(ahead) / now))
-        now = found.constant + found.weight * seen[step] + found.persistence * now
-
-
 def test_where_the_range_moves_the_variance_they_come_close_to_the_truth():
     y, bars, truth = market(2500, 1)
     variance, origins = session_variance(y, bars), np.arange(2000, 2499)

@@ -53,12 +53,6 @@ def test_equal_forecasts_are_called_different_as_often_as_the_level_says(random,
     assert np.mean(any_of_a_hundred) < 0.1 + 2 * np.sqrt(0.1 * 0.9 / 60)  # of sixty evaluations
 
 
-@pytest.mark.parametrize(("cutoffs", "steps"), [(19, 1), (60, 10), (60, 21), (209, 21)])
-def test_fewer_than_ten_horizons_that_do_not_overlap_have_no_p_value(random, cutoffs, steps):
-    losses = overlapping(random, cutoffs, steps)
-    assert np.isnan(significance.diebold_mariano(losses, 0 * losses, steps - 1)).all()
-
-
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 def test_losses_that_differ_by_rounding_alone_do_not_differ(random, size):
     losses = size * random.normal(size=60) ** 2
@@ -97,12 +91,3 @@ def test_value_at_risk_tests_by_likelihoods_written_out(random):
     log = lambda share, row: row[0] * np.log(1 - share) + row[1] * np.log(share)  # noqa: E731
     ratio = 2 * (log(share[0], pairs[0]) + log(share[1], pairs[1]) - log(together, pairs.sum(0)))
     np.testing.assert_allclose(significance.christoffersen(exceeded).statistic, ratio)
-
-
-def test_value_at_risk_tests_find_what_they_are_for(random):
-    honest = random.random((1000, 500)) < 0.05
-    kupiec = [significance.kupiec(row, 0.05).p_value < 0.05 for row in honest]
-    assert 0.03 < np.mean(kupiec) < 0.08
-    clusters = np.repeat(random.random(60) < 0.1, 5)
-    assert significance.christoffersen(clusters).p_value < 1e-6
-    assert significance.kupiec(random.random(500) < 0.1, 0.05).p_value < 0.01

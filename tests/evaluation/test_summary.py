@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from forecaster.evaluation import Provenance, Summary
+from forecaster.evaluation import Summary
 from tests.evaluation.handmade import SUMMARY
 
 
@@ -14,16 +14,6 @@ def test_a_file_of_every_entry_is_read_and_written_as_it_was(tmp_path):
     summary = Summary.read(path)
     summary.write(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == path.read_text()
-
-
-def test_what_does_not_apply_is_absent(tmp_path):
-    gone = {"torch_series", "source", "data_sha256", "mask", "stale"}
-    some = {name: value for name, value in SUMMARY.items() if name not in gone}
-    some["seconds"] = {k: v for k, v in SUMMARY["seconds"].items() if k != "torch"}
-    summary = Summary.from_dict(some)
-    assert summary.torch_series is None and summary.seconds.torch is None
-    assert summary.provenance.source is None and summary.provenance.stale is None
-    assert json.dumps(summary.to_dict()) == json.dumps(some)
 
 
 def test_entries_of_other_versions_are_passed_over():
@@ -62,17 +52,3 @@ def test_an_entry_that_is_wrong_is_named(changes, message, tmp_path):
     path.write_text(json.dumps(SUMMARY | changes))
     with pytest.raises(ValueError, match=f"summary.json is not a summary: .*{message}"):
         Summary.read(path)
-
-
-def test_a_part_may_have_no_scores(tmp_path):
-    """An evaluation that is continued reads it."""
-    empty = Summary.from_dict(SUMMARY | {"series": 0, "models": []})
-    empty.write(tmp_path / "summary.json")
-    assert Summary.read(tmp_path / "summary.json") == empty
-
-
-def test_a_stamp_leaves_what_is_known_of_the_data():
-    stamped = Provenance(source="simulated", mask=()).stamped()
-    assert stamped.source == "simulated" and stamped.mask == ()
-    assert set(stamped.versions) == {"forecaster", "jax", "flax"}
-    assert stamped.created.startswith("20") and stamped.python.startswith("3.")

@@ -75,24 +75,6 @@ def test_over_all_horizons_each_counts_relative_to_the_other_models_error(made, 
     assert row["value"] == float(ours.mean() < 1)
 
 
-def test_over_all_horizons_cutoffs_without_the_last_steps_do_not_count(frame, panel):
-    short = frame.drop(index=frame.index[-1])  # the last cutoff of b: one step
-    rows = Tables.of_batch(short, panel, "M", 1).tests
-    whole = Tables.of_batch(frame.drop(index=frame.index[-2:]), panel, "M", 1).tests
-    mine, expected = (
-        t.query("unique_id == 'b' and horizon == 0")[["statistic", "difference"]]
-        for t in (rows, whole)
-    )
-    np.testing.assert_allclose(mine, expected)
-
-
-def test_an_error_of_nothing_has_no_shares(frame, panel):
-    perfect = frame.assign(Naive=frame["y"])
-    rows = Tables.of_batch(perfect, panel, "M", 1).tests
-    rows = rows[rows["test"] == "mae_against"]
-    assert rows["difference"].isna().all() and (rows["value"] == 0).all()
-
-
 def test_one_step_ahead_value_at_risk_is_tested(made, frame):
     first = frame[frame["unique_id"] == "a"].groupby("cutoff").nth(0)
     rows = made.tests[(made.tests["unique_id"] == "a") & (made.tests["model"] == "M")]

@@ -10,7 +10,6 @@ import pytest
 from forecaster.evaluation import (
     caveats,
     comparison,
-    coverage,
     lack_of_tests,
     strongest,
     value_at_risk,
@@ -51,15 +50,6 @@ def test_how_much_of_a_gain_is_drift_is_said_beside_it(tmp_path):
     assert verdict(made)[2].endswith(
         "; with every median moved to the latest price, so without drift, 0.450 and 0.720."
     )
-
-
-def test_coverage_is_the_mean_over_series_in_order_of_levels(tmp_path):
-    scores = scores_of(LSTM=OURS).assign(
-        **{"coverage-95": [1.0, 0.9, 1.0, 0.9], "coverage-80": [0.7, 0.8, 0.9, 1.0]}
-    )
-    table = coverage(evaluation(tmp_path, pd.concat([scores, scores_of(Naive=NAIVE)])))
-    assert table["level"].tolist() == [80.0, 95.0] and set(table["model"]) == {"LSTM"}
-    np.testing.assert_allclose(table["held"], [0.85, 0.95])
 
 
 def test_value_at_risk_counts_exceedances_and_rejections(tmp_path):
@@ -202,11 +192,3 @@ def test_a_few_series_without_ratios_are_counted_in_words(tmp_path):
     assert row["ratio"] == pytest.approx(mean)
     assert f"{mean:.3f} times the error of 'unchanged', on 3 of 4 series," in verdict(prices)[1]
     assert f"{mean:.3f} times that of 'unchanged', on 3 of 4 series," in verdict(prices)[2]
-
-
-def test_a_series_that_a_model_has_no_score_of_is_not_a_missing_ratio(tmp_path):
-    scores = scores_of(LSTM=OURS, Naive=NAIVE, Sampled=[1.0, np.nan, np.nan, np.nan])
-    tests = outcomes(Naive=[1, 1, 0, 0], Sampled=[0, np.nan, np.nan, np.nan])
-    table = comparison(evaluation(tmp_path, scores, tests, target="y")).set_index("model")
-    assert not table["summed"].any()
-    assert (table["compared"] == table["series"]).all()

@@ -14,7 +14,6 @@ from forecaster.evaluation.scores.metrics import crps
 from forecaster.files import Home, run_name
 from forecaster.ingest import Store, panel_from_store
 from forecaster.record import (
-    COLUMN,
     Made,
     earlier,
     keep,
@@ -25,7 +24,6 @@ from forecaster.record import (
 from forecaster.record import (
     folder as files,
 )
-from forecaster.record.scoring import held_by
 from forecaster.record.timing import AFTER, made_after
 from forecaster.series.calendar.exchanges import regular_sessions
 from tests.conftest import run
@@ -428,16 +426,6 @@ def test_two_processes_may_write_at_once(home):
         list(pool.map(lambda n: forecast(home, source, 40 + n % 4), range(16)))
     (frame,) = read_record(home).frames.values()
     assert len(frame) == 16 and not [p for p in home.record.iterdir() if "tmp" in p.name]
-
-
-def test_a_count_that_several_quantiles_equal_is_in_a_band_in_part():
-    """As in evaluations; plain counting would have it that bands of counts hold too much."""
-    frame = pd.DataFrame({"y": [0.0, 1.0, 3.0]})
-    bands = {"lo-95": 0.0, "lo-80": 0.0, "hi-80": 1.0, "hi-95": 2.0}
-    frame = frame.assign(**{f"{COLUMN}-{name}": value for name, value in bands.items()})
-    frame[COLUMN] = 0.0
-    # zero ends halfway between 0.5 and 0.9, and one between 0.9 and 0.975
-    np.testing.assert_allclose(held_by(frame, "80"), [0.6 / 0.7, 0.2 / 0.2375, 0])
 
 
 def test_a_record_that_is_not_there_is_said(home, tmp_path):

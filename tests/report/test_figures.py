@@ -58,17 +58,6 @@ def test_where_draws_ratios_to_the_naive(made):
     np.testing.assert_allclose(np.asarray(dates.get_ydata(), float), [1 / 2, (1 + 3) / (2 + 2)])
 
 
-def test_a_sample_of_pytorch_is_not_set_beside_all_series_by_date(tmp_path):
-    scores = scores_of(LSTM=OURS, PyTorch=OURS, Naive=NAIVE)
-    daily = pd.DataFrame({"cutoff": DAYS[:1], "model": "PyTorch", "crps": 1.0})
-    daily = pd.concat([daily, daily.assign(model="Naive"), daily.assign(model="LSTM")])
-    forecasts = pd.DataFrame({"unique_id": SERIES, "ds": DAYS[1], "cutoff": DAYS[0], "y": 1.0})
-    for sample, expected in ((2, {"LSTM"}), (4, {"LSTM", "PyTorch"})):
-        made = evaluation(tmp_path, scores, None, daily, forecasts, torch_series=sample)
-        drawn = {name for name in lines(figures.where(made), 1) if not name.startswith("_")}
-        assert drawn == expected
-
-
 def test_paired_sorts_differences_and_marks_those_that_are_significant(made):
     forest, scatter = figures.paired(made).axes
     kinds = {part.get_label(): np.asarray(part.get_offsets()) for part in forest.collections[1::2]}

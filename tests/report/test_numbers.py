@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from forecaster.evaluation import comparable, evaluate, pooled
+from forecaster.evaluation import evaluate
 from forecaster.report import numbers, page
 from tests.evaluation.handmade import SERIES, evaluation, of_counts, outcomes, scores_of
 
@@ -66,18 +66,6 @@ def test_the_true_distribution_of_counts_has_a_flat_pit_and_exact_coverage(tmp_p
     assert abs(quantiles_alone["coverage-80"] - 0.8) > 0.02  # as of an evaluation made before
 
 
-def test_relative_by_date_is_a_ratio_of_means_of_21_cutoffs(tmp_path):
-    ours, naive = np.arange(1.0, 41), np.full(40, 2.0)
-    daily = pd.concat(
-        pd.DataFrame({"cutoff": DAYS, "model": model, "crps": values})
-        for model, values in (("LSTM", ours), ("Naive", naive))
-    )
-    made = evaluation(tmp_path, scores_of(LSTM=OURS), daily=daily)
-    table = numbers.relative_by_date(made, "crps")
-    assert table["LSTM"].iloc[0] == 1 / 2
-    assert table["LSTM"].iloc[30] == pytest.approx(ours[10:31].mean() / 2)
-
-
 def of_all_series(sizes: dict[str, float]) -> pd.DataFrame:
     rows = [
         {"unique_id": name, "ds": DAYS[day + 1], "cutoff": DAYS[day], "y": size * sign}
@@ -131,17 +119,6 @@ def test_groups_are_summarised_and_those_without_come_last(tmp_path):
     assert numbers.by_group(evaluation(tmp_path, scores_of(LSTM=OURS))).empty
 
 
-def test_beside_the_crps_of_prices_is_that_without_drift(tmp_path):
-    scores = scores_of(LSTM=OURS, Naive=NAIVE)
-    column = "CRPS without drift, unchanged = 1"
-    assert column not in numbers.side_by_side(evaluation(tmp_path, scores))
-    moved = np.concatenate([np.multiply(OURS, 1.1), NAIVE])
-    made = evaluation(tmp_path, scores.assign(crps_driftless=moved))
-    ours, naive = numbers.side_by_side(made).to_dict("records")
-    assert list(ours)[2:5] == ["CRPS, unchanged = 1", column, "MAE, unchanged = 1"]
-    assert naive[column] == 1 and ours[column] == pytest.approx(1.1 * ours["CRPS, unchanged = 1"])
-
-
 def test_the_weighted_quantile_loss_is_of_all_series_together_and_not_of_prices(tmp_path):
     scores = scores_of(LSTM=OURS, Naive=NAIVE).assign(size=[10.0, 0.0, 5.0, 5.0] * 2)
     sales = evaluation(tmp_path, scores, target="y")
@@ -151,17 +128,6 @@ def test_the_weighted_quantile_loss_is_of_all_series_together_and_not_of_prices(
     prices = numbers.side_by_side(evaluation(tmp_path, scores))
     older = numbers.side_by_side(evaluation(tmp_path, scores.drop(columns="size"), target="y"))
     assert not {"weighted quantile loss"} & {*prices, *older}
-
-
-def test_scores_of_returns_are_less_those_of_unchanged(tmp_path):
-    scores = scores_of(LSTM=OURS, Naive=NAIVE)
-    assert list(numbers.of_returns(evaluation(tmp_path, scores))) == ["model"]
-    scores = scores.assign(qlike=-scores["crps"], **{"fz0-0.05": scores["mae"]})
-    table = numbers.of_returns(evaluation(tmp_path, scores))
-    assert list(table) == ["model", "QLIKE", "VaR and ES of 5 %"]
-    less = np.subtract(OURS, NAIVE).mean()
-    np.testing.assert_allclose(table["QLIKE"], [-less, 0])
-    np.testing.assert_allclose(table["VaR and ES of 5 %"], [2 * less, 0])
 
 
 @pytest.fixture
@@ -180,21 +146,6 @@ def test_of_counts_sums_over_all_series_are_shown(sparse):
     assert np.isnan(table["LSTM better"]["LSTM"])
     by_step = numbers.relative_by_horizon(sparse, "mae")
     assert by_step["LSTM"].tolist() == pytest.approx([11 / 18])
-
-
-def test_a_group_of_counts_has_the_ratios_that_are_quoted_of_its_series(sparse):
-    sparse.scores.loc[
-        (sparse.scores["model"] == "SBA") & (sparse.scores["unique_id"] == "a"), "mae"
-    ] = np.nan
-    members = {"left": ["a", "c"], "right": ["b", "d"]}
-    table = numbers.by_group(sparse)
-    assert len(table) == 6
-    for row in table.to_dict("records"):
-        ids, model = members[row["group"]], row["model"]
-        for score in ("crps", "mae"):
-            assert row[score] == pooled(sparse, comparable(sparse, score).loc[ids]).ratio[model]
-        whole = pooled(sparse, comparable(sparse, "crps", model).loc[ids], model)
-        assert (row["ratio"], row["series"]) == (whole.ratio["LSTM"], whole.series["LSTM"])
 
 
 def test_a_score_on_fewer_series_than_another_says_on_how_many(tmp_path):
