@@ -259,9 +259,18 @@ def throughout(
 ) -> dict[int, Result]:
     """Forecast from every origin; NaN where a baseline needs more rows."""
     pieces = [(row, piece) for row, job in jobs.items() for piece in _pieces(job)]
+    each = [[piece] for _, piece in pieces]
+    parts = [[piece for _, piece in pieces]] if baseline.together else each
+    workers = executor if executor is not None and baseline.slow else swarm.Local()
+    results: dict[int, list[Result]] = {}
+    done = workers.run(_forecast, baseline, list(enumerate(parts)), per_core=True)
+    with contextlib.closing(done):
+        for (number, _), some in done:
+            lost = isinstance(some, swarm.Failed)
+            results[number] = [Result(None, some.reason)] if lost else some
     made: dict[int, list[Result]] = {row: [] for row in jobs}
-    results = _made(baseline, [piece for _, piece in pieces], executor)
-    for (row, _), result in zip(pieces, results, strict=True):
+    in_order = [result for number in range(len(parts)) for result in results[number]]
+    for (row, _), result in zip(pieces, in_order, strict=True):
         made[row].append(result)
     return {row: _whole(job, made[row]) for row, job in jobs.items()}
 
@@ -282,34 +291,17 @@ def _pieces(job: Job) -> list[Job]:
     return [first] if before.all() else [first, rest]
 
 
-def _made(baseline: Baseline, jobs: Sequence[Job], executor: swarm.Executor | None) -> list[Result]:
-    """Forecast each job; a baseline that takes all at once takes an equal share of the time."""
-    if baseline.together:
-        began = time.perf_counter()
-        with np.errstate(over="ignore"):
-            forecasts = baseline.load()(jobs) if jobs else []
-        seconds = (time.perf_counter() - began) / max(1, len(jobs))
-        each = zip(forecasts, jobs, strict=True)
-        return [_result(baseline, made, job, seconds) for made, job in each]
-    results: dict[int, Result] = {}
-    workers = executor if executor is not None and baseline.slow else swarm.Local()
-    numbered = list(enumerate(jobs))
-    with contextlib.closing(workers.run(_alone, baseline, numbered, per_core=True)) as run:
-        for (number, _), made in run:
-            lost = isinstance(made, swarm.Failed)
-            results[number] = Result(None, made.reason) if lost else made
-    return [results[number] for number in range(len(jobs))]
-
-
-def _alone(baseline: Baseline, numbered: tuple[int, Job]) -> Result:
-    """Forecast one series; the result of a baseline that fails says why."""
-    job, began = numbered[1], time.perf_counter()
+def _forecast(baseline: Baseline, numbered: tuple[int, list[Job]]) -> list[Result]:
+    """Forecast some series; the results of a baseline that fails say why."""
+    jobs, began = numbered[1], time.perf_counter()
     try:
         with np.errstate(over="ignore"):
-            forecasts = np.asarray(baseline.load()(job), np.float64)
+            function = baseline.load()
+            forecasts = function(jobs) if baseline.together else [function(jobs[0])]
     except Exception as error:
-        return Result(None, reason_of(error), time.perf_counter() - began)
-    return _result(baseline, forecasts, job, time.perf_counter() - began)
+        return [Result(None, reason_of(error), time.perf_counter() - began)] * len(jobs)
+    seconds = (time.perf_counter() - began) / max(1, len(jobs))
+    return [_result(baseline, *one, seconds) for one in zip(forecasts, jobs, strict=True)]
 
 
 def reason_of(error: Exception) -> str:
