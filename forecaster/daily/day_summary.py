@@ -12,21 +12,17 @@ from forecaster.record import Alarm
 
 
 class State(StrEnum):
-    """How a daily run ended; ``exit_code`` tells a scheduler."""
+    """How a daily run ended."""
 
-    exit_code: int
+    OK = "ok"
+    FAILED = "failed"
+    PARTLY = "partly"
+    ALARM = "alarm"
 
-    def __new__(cls, word: str, code: int) -> "State":
-        """Make a state with its exit code."""
-        state = str.__new__(cls, word)
-        state._value_ = word
-        state.exit_code = code
-        return state
-
-    OK = "ok", 0
-    FAILED = "failed", 1
-    PARTLY = "partly", 3
-    ALARM = "alarm", 4
+    @property
+    def exit_code(self) -> int:
+        """The exit code that tells a scheduler."""
+        return {"ok": 0, "failed": 1, "partly": 3, "alarm": 4}[self]
 
 
 @dataclasses.dataclass

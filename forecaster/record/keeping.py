@@ -90,37 +90,30 @@ def _table(made: Made) -> "pa.Table":
     """Return the prediction with all columns except ``made``."""
     import pyarrow as pa
 
-    frame, names = made.frame, renamed_columns(made.frame, made.model, COLUMN)
-    ids = frame["unique_id"].to_numpy()
-    first = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
-    counts = np.diff(np.append(first, len(ids)))
-    times, values = _latest(made.panel, [str(name) for name in ids[first]])
-    spread = lambda column: np.repeat(column, counts)  # noqa: E731
-    constant = {"run": made.run, "source": made.source, "target": made.panel.target}
-    columns = {name: pa.array([text] * len(ids)).dictionary_encode() for name, text in
-               constant.items()}  # fmt: skip
-    columns["unique_id"] = pa.array(ids.astype(object), pa.string())
-    columns["origin"] = pa.array(spread(times[0]))
-    columns["ds"] = pa.array(frame["ds"].to_numpy())
-    columns["step"] = pa.array(np.concatenate([np.arange(1, n + 1) for n in counts]), pa.int16())
-    columns["value"] = pa.array(spread(values[0]))
-    for name in frame.columns[2:].drop(FORECAST_BY, errors="ignore"):
-        columns[names.get(name, str(name))] = pa.array(frame[name].to_numpy(float))
-    for steps, when, value in zip(BEFORE, times[1:], values[1:], strict=True):
-        columns[f"value_{steps}"], columns[f"time_{steps}"] = map(
-            pa.array, (spread(value), spread(when))
-        )
-    return pa.table(columns)
+    names = renamed_columns(made.frame, made.model, COLUMN)
+    frame = made.frame.drop(columns=FORECAST_BY, errors="ignore").rename(columns=names)
+    latest = _latest(made.panel, [str(name) for name in frame["unique_id"].unique()])
+    step = frame.groupby("unique_id", sort=False).cumcount() + 1
+    of_all = {"run": made.run, "source": made.source, "target": made.panel.target}
+    rows = frame.join(latest, on="unique_id").assign(step=step.astype(np.int16), **of_all)
+    first = [*of_all, "unique_id", "origin", "ds", "step", "value"]
+    rows = rows[[*first, *rows.columns.drop(first)]]
+    table = pa.Table.from_pandas(rows, preserve_index=False)
+    return table.replace_schema_metadata().combine_chunks()  # so that equal rows have equal bytes
 
 
-def _latest(panel: Panel, ids: Sequence[str]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return times and values of each series' latest row, and of the rows ``BEFORE`` steps earlier.
+def _latest(panel: Panel, ids: Sequence[str]) -> pd.DataFrame:
+    """Return ``origin`` and ``value`` of each series, and those ``BEFORE`` it, a row per series.
 
-    Each array is (series,). If a series is too short, its first row is used.
+    If a series is too short, its first row is used.
     """
     row_of = {name: row for row, name in enumerate(panel.ids)}
     rows = np.array([row_of[name] for name in ids])
     positions = [np.flatnonzero(panel.mask[row]) for row in rows]
     values = panel.channel(panel.target) * price_factor(panel)[:, None]
-    at = [np.array([p[max(0, len(p) - 1 - back)] for p in positions]) for back in (0, *BEFORE)]
-    return [panel.times[a] for a in at], [values[rows, a].astype(float) for a in at]
+    columns = {}
+    for back in (0, *BEFORE):
+        at = np.array([p[max(0, len(p) - 1 - back)] for p in positions])
+        value, time = (f"value_{back}", f"time_{back}") if back else ("value", "origin")
+        columns |= {value: values[rows, at].astype(float), time: panel.times[at]}
+    return pd.DataFrame(columns, index=list(ids))

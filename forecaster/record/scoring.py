@@ -28,6 +28,16 @@ from forecaster.series import TARGETS
 
 FEW = 20
 """With fewer origins the figures cover too few days to judge by."""
+_NOT_SCORED = {
+    MISSING: "{} values have no outcome: none is stored for their time.",
+    GONE: "{} values cannot be compared: their series, or the rows they were forecast from, are no "
+    "longer stored.",
+    APART: "{} values were forecast after their outcome, and do not count: their data were late, "
+    "or had been rolled back.",
+    "corrected": "{} values were forecast from a value that has been corrected since; their errors "
+    "are left out, their coverage is not.",
+}
+"""What is said of values that do not count, or only in part."""
 SPANS = {"month": (30, 21), "quarter": (91, 63)}
 """Latest spans of a scorecard: in days, and in times if times are numbers."""
 
@@ -148,25 +158,9 @@ class Scorecard:
 
     def _not_scored(self) -> list[str]:
         """Return a sentence for each kind of value that does not count, or counts in part."""
-        sentences: list[str] = []
-        if missing := self.count(MISSING):
-            sentences.append(f"{missing} values have no outcome: none is stored for their time.")
-        if gone := self.count(GONE):
-            sentences.append(
-                f"{gone} values cannot be compared: their series, or the rows they were forecast "
-                "from, are no longer stored."
-            )
-        if apart := self.count(APART):
-            sentences.append(
-                f"{apart} values were forecast after their outcome, and do not count: their data "
-                "were late, or had been rolled back."
-            )
-        if corrected := int(self.known["corrected"].sum()):
-            sentences.append(
-                f"{corrected} values were forecast from a value that has been corrected since; "
-                "their errors are left out, their coverage is not."
-            )
-        return sentences
+        counts = {kind: self.count(kind) for kind in _NOT_SCORED}
+        counts["corrected"] = int(self.known["corrected"].sum())
+        return [text.format(counts[kind]) for kind, text in _NOT_SCORED.items() if counts[kind]]
 
     def recent_lines(self) -> list[str]:
         """Return a sentence for each of the latest spans that is shorter than the record."""

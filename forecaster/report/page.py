@@ -56,18 +56,19 @@ def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
     """
     path = path or evaluation.folder / "report.html"
     summary = evaluation.summary
-    if summary.horizon not in set(steps := evaluation.scores["horizon"]):
+    if summary.horizon not in set(known := evaluation.scores["horizon"]):
         raise DataError(
-            f"{evaluation.folder}: there are scores up to {steps.max()} steps ahead, but forecasts "
+            f"{evaluation.folder}: there are scores up to {known.max()} steps ahead, but forecasts "
             f"of {summary.horizon} steps; a report needs scores at each"
         )
+    rungs = f" ({summary.rungs})" if summary.rungs else ""
+    steps = "one step" if summary.horizon == 1 else f"1 to {summary.horizon} steps"
     return html.write_page(
         path,
         title=f"{evaluation.model}: {summary.series} series",
         heading="How good are the forecasts?",
         lead=f"{evaluation.model} beside {listed(numbers.ordered(evaluation)[1:])}: "
-        f"{summary.series} series{_rungs(summary.rungs)}, {summary.cutoffs_in_words}, "
-        f"{_steps(summary.horizon)} ahead.",
+        f"{summary.series} series{rungs}, {summary.cutoffs_in_words}, {steps} ahead.",
         notices=list(_notices(evaluation)),
         cards=list(_cards(evaluation)),
         sections=list(_sections(evaluation)),
@@ -117,15 +118,6 @@ def write_figures(evaluation: Evaluation, folder: Path | None = None) -> list[Pa
             atomic.write_file(path, save)
             paths.append(path)
     return paths
-
-
-def _steps(horizon: int) -> str:
-    return "one step" if horizon == 1 else f"1 to {horizon} steps"
-
-
-def _rungs(counts: str) -> str:
-    """Return the number of series by basis of their forecasts, in brackets, if it is known."""
-    return f" ({counts})" if counts else ""
 
 
 def _notices(evaluation: Evaluation) -> Iterator[str]:
@@ -236,11 +228,13 @@ def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
         "Of two models with correct coverage, the one with narrower bands is better.",
     )  # fmt: skip
     yield html.Section("bands", "Bands", f"<div class='panels'>{bands}</div>")
+    # Daily losses leave out the others.
+    erring = " where “unchanged” is not always right" if evaluation.summed else ""
     where = figure(
         "by-horizon", "By horizon", "Below 1 a model is better than “unchanged” that far ahead.",
     ) + figure(
         "by-date", "By date",
-        f"The mean over all series and steps{_erring(evaluation)}, smoothed over "
+        f"The mean over all series and steps{erring}, smoothed over "
         f"{numbers.SMOOTHED} cutoffs.",
     ) + figure(
         "by-volatility", "By volatility", "From the calmest tenth of the series to the wildest.",
@@ -250,11 +244,6 @@ def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
     )
     if evaluation.summary.groups:
         yield html.Section("groups", "Groups", _groups(evaluation))
-
-
-def _erring(evaluation: Evaluation) -> str:
-    """Return which series and steps daily losses leave out, in words, where these are many."""
-    return " where “unchanged” is not always right" if evaluation.summed else ""
 
 
 def _side_by_side(evaluation: Evaluation) -> str:
