@@ -138,17 +138,16 @@ def test_methods_for_sparse_demand_forecast_counts_whose_bands_hold(name):
     assert below[column].isna().all()
 
 
-def estimated(monkeypatch, name: str, y, mu=0.0, omega=0.05, alpha=0.1, beta=0.85):
-    """The result of a baseline whose optimiser ends at these parameters."""
+def estimated(monkeypatch, y, mu=0.0, omega=0.05, alpha=0.1, beta=0.85):
+    """The result of GJR whose optimiser ends at these parameters."""
     univariate = pytest.importorskip("arch.univariate")
-    params = [mu, omega, alpha, *([0.0] if name == "gjr" else []), beta, 6.0]
+    params = [mu, omega, alpha, 0.0, beta, 6.0]
     fit = lambda self, *, last_obs, **options: self.fix(params, last_obs=last_obs)  # noqa: E731
     monkeypatch.setattr(univariate.ConstantMean, "fit", fit)
     job = simple.Job(y, np.arange(600, 650), 5, QUANTILES, 5)
-    return running.throughout(BASELINES[name], {0: job})[0]
+    return running.throughout(BASELINES["gjr"], {0: job})[0]
 
 
-@pytest.mark.parametrize("name", ["garch", "gjr"])
 @pytest.mark.parametrize(
     ("params", "reason"),
     [
@@ -158,16 +157,15 @@ def estimated(monkeypatch, name: str, y, mu=0.0, omega=0.05, alpha=0.1, beta=0.8
         ({"omega": 1e9, "alpha": 0.0, "beta": 0.5}, "the estimate's variance explodes"),
     ],
 )
-def test_an_estimate_that_explodes_is_a_failure(name, params, reason, monkeypatch):
-    made = estimated(monkeypatch, name, series(700, 3), **params)
+def test_an_estimate_that_explodes_is_a_failure(params, reason, monkeypatch):
+    made = estimated(monkeypatch, series(700, 3), **params)
     assert (made.forecasts is None) == bool(made.reason) and reason in made.reason
 
 
-@pytest.mark.parametrize("name", ["garch", "gjr"])
-def test_a_variance_that_explodes_later_ends_the_forecasts(name, monkeypatch):
+def test_a_variance_that_explodes_later_ends_the_forecasts(monkeypatch):
     y = series(700, 3)
     y[620:] *= 1e9  # a day so far beyond all others that its square alone is too much
-    made = estimated(monkeypatch, name, y, alpha=0.9, beta=0.05)
+    made = estimated(monkeypatch, y, alpha=0.9, beta=0.05)
     assert made.forecasts is not None
     lost = np.isnan(made.forecasts).any((1, 2)).tolist()
     assert lost == [False] * 20 + [True] * 30
