@@ -220,7 +220,7 @@ def report(
     from forecaster.ingest import read_groups
     from forecaster.report import build_report, write_groups
 
-    evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation(say))
+    evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation())
     if groups is not None:
         ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
         evaluation = evaluation.grouped(read_groups(from_text(groups)).of(ids))

@@ -4,7 +4,6 @@ The kernel holds the lock and releases it when the process ends, however it ends
 """
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,11 +34,11 @@ class FolderLock:
         lock = filelock.FileLock(path)
         try:
             lock.acquire(timeout=timeout, poll_interval=0.1)
-        except filelock.Timeout:
-            _check_locks_work(path)
-            return False
-        except OSError:
-            _check_locks_work(path)
+        except OSError as error:  # a timeout is one
+            with contextlib.suppress(FileNotFoundError):
+                _is_locked(path)  # raises where filelock would wait for ever
+            if isinstance(error, filelock.Timeout):
+                return False
             raise
         self._lock = lock
         return True
@@ -49,24 +48,6 @@ class FolderLock:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _check_locks_work(path: Path) -> None:
-    """Raise OSError where the file system has no locks; filelock would wait there for ever."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pass  # another process holds it
-    except OSError as error:
-        why = f"this file system cannot lock files ({error.strerror}); choose a folder on another"
-        raise OSError(error.errno, why, str(path)) from error
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -91,28 +72,28 @@ def locked_folder(folder: Path, on_wait: Callable[[str], None] | None = None) ->
 
 def is_held(folder: Path) -> bool:
     """Return whether a process holds the lock of a folder; write nothing."""
-    try:
-        import fcntl
-    except ImportError:
-        return _is_held_on_windows(folder)
-    try:
-        descriptor = os.open(folder / LOCK, os.O_RDONLY)
-    except OSError:
-        return False  # it was never locked
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # the file system has no locks
-    finally:
-        os.close(descriptor)
+    with contextlib.suppress(OSError):  # it was never locked, or the file system has no locks
+        return _is_locked(folder / LOCK)
     return False
 
 
-def _is_held_on_windows(folder: Path) -> bool:
-    lock = FolderLock(folder)
-    if not (folder / LOCK).exists() or lock.try_acquire():
-        lock.release()
-        return False
-    return True
+def _is_locked(path: Path) -> bool:
+    """Return whether a file is locked. Raises OSError where the file system has no locks."""
+    with path.open("rb") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except ImportError:  # Windows
+            import filelock
+
+            try:
+                filelock.FileLock(path).acquire(timeout=0).lock.release()
+            except filelock.Timeout:
+                return True
+        except OSError as error:
+            why = f"this file system cannot lock files ({error.strerror}); choose another folder"
+            raise OSError(error.errno, why, str(path)) from error
+    return False

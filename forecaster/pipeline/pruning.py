@@ -1,7 +1,6 @@
 """Find files that a home no longer needs, and remove them."""
 
 import dataclasses
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -83,13 +82,8 @@ def _remove(home: Home, one: Unneeded) -> None:
     for path in one.paths:
         if one.kind == RUN:
             remove_run(home, run_name(path))
-        elif path.is_dir():
-            out_of_sight = path.with_name(f"{atomic.PREFIX}{path.name[-40:]}")
-            with atomic.as_write_error(path, "removed"):
-                path.rename(out_of_sight)
-                shutil.rmtree(out_of_sight)
         else:
-            atomic.remove_file(path)
+            (atomic.remove_folder if path.is_dir() else atomic.remove_file)(path)
 
 
 def _old_runs(home: Home, sound: list[Run], most: int, used: set[str]) -> Iterator[Unneeded]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import os
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ModelError, UsageError, WriteError
+from forecaster.errors import ModelError, UsageError
 from forecaster.files import Home, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.ingest.store.corrections import Corrections
@@ -201,14 +200,6 @@ def test_a_folder_that_is_no_run_of_the_home_can_be_named(home, model, tmp_path,
     fc.save(model, tmp_path / "elsewhere" / "mine")
     for named in ("elsewhere/mine", Path("elsewhere/mine")):
         assert choose_run(home, named).folder == Path("elsewhere/mine")
-
-
-def test_a_run_that_cannot_be_removed_stays_whole_and_listed(home, saved, monkeypatch):
-    folder = saved("a", "yahoo", ["AAPL"])
-    monkeypatch.setattr(os, "access", lambda path, mode: "models" not in str(path))
-    with refuses(WriteError):
-        remove_run(home, "a")
-    assert home.runs() == [folder] == list(home.models.iterdir())
 
 
 def test_a_run_is_renamed_unless_it_learned_from_the_company_that_was_given_the_name(tmp_path):

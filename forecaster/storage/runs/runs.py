@@ -1,9 +1,5 @@
 """List, rename and remove the runs of a home, and choose the one to forecast with."""
 
-import errno
-import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -43,23 +39,8 @@ def remove_run(home: Home, name: str) -> Path:
     Raises UsageError when there is no run of this name.
     """
     folder = home.find_run(name)
-    if folder.is_symlink():
-        with atomic.as_write_error(folder):
-            folder.unlink()
-        return folder
-    out_of_sight = folder.with_name(f"{atomic.PREFIX}{secrets.token_hex(6)}-{folder.name[-40:]}")
-    with atomic.as_write_error(folder, "removed"):
-        _check_removable(folder)
-        folder.rename(out_of_sight)  # if this is interrupted, a later sweep removes the rest
-        shutil.rmtree(out_of_sight)
+    (atomic.remove_file if folder.is_symlink() else atomic.remove_folder)(folder)
     return folder
-
-
-def _check_removable(folder: Path) -> None:
-    """Raise OSError if the files of a folder below it cannot be removed."""
-    for below in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
-        if not os.access(below, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(below))
 
 
 def rename_run(home: Home, name: str, new: str) -> Path:
