@@ -14,7 +14,6 @@ from forecaster.swarm import Failed, Task
 TRIES = 3  # how often a part is tried before it is given up
 _LOOK_EVERY = 5.0  # seconds between two searches for new nodes
 _LONGEST_WAIT = 60.0  # seconds without any worker after which the work is given up
-_NO_ROOM = ("RESOURCE_EXHAUSTED", "No space left on device")
 
 
 class Node(NamedTuple):
@@ -84,8 +83,6 @@ class Crew:
         self._class = ray.remote(max_restarts=0, max_task_retries=0)(_worker.NodeWorker)
         self._workers: list[_Worker] = []
         self._asked: dict[Any, _Worker] = {}  # by the object that Ray will have
-        # Number of losses in a row, by node.
-        self._losses: collections.Counter[str] = collections.Counter()
         self._refused: dict[str, str] = {}  # why a node gets no work, with its name
         self._looked = 0.0  # when nodes were last listed
 
@@ -122,7 +119,6 @@ class Crew:
                     if part is None:
                         self._admit(worker, answer)
                     elif not isinstance(answer, Exception):
-                        self._losses[worker.node.id] = 0
                         yield part.part, answer
                     else:
                         part.lost_on.append(worker.node.id)
@@ -196,11 +192,10 @@ class Crew:
             try:
                 yield worker, self._ray.get(ref)
             except errors.RayTaskError as error:
-                no_room = any(each in str(error.cause) for each in _NO_ROOM)
-                if worker.ready and not no_room and not isinstance(error.cause, MemoryError):
+                if worker.ready and not isinstance(error.cause, MemoryError):
                     raise error.cause from None
                 yield worker, error.cause
-            except (errors.RayError, MemoryError) as error:
+            except errors.RayError as error:
                 yield worker, error
 
     def _admit(self, worker: _Worker, answer: Any) -> None:
@@ -208,9 +203,7 @@ class Crew:
 
         The first worker's kernels are those that all others must have.
         """
-        if isinstance(answer, self._ray.exceptions.RayError):
-            self._replace(worker, answer)
-        elif isinstance(answer, Exception):
+        if isinstance(answer, Exception):
             self._refuse(worker, f"cannot start ({_first_line(answer)}): it gets no work")
         elif others := [
             f"{name} {answer.get(name)}, not {wanted}"
@@ -224,22 +217,11 @@ class Crew:
 
     def _lost(self, worker: _Worker, error: Exception, tries: int) -> Failed | None:
         """Say that the work of a worker was lost; return Failed after too many tries."""
-        reason = self._replace(worker, error)
+        self._remove(worker)
+        self._looked, reason = 0.0, _first_line(error)
         then = "done again" if tries < TRIES else "given up"
         self._notice(f"The work of {worker.node.name} was lost ({reason}); it is {then}.")
         return None if tries < TRIES else Failed(f"its workers were lost {tries} times: {reason}")
-
-    def _replace(self, worker: _Worker, error: Exception) -> str:
-        """Remove a lost worker; refuse its node after too many losses in a row; return why."""
-        reason, node = _first_line(error), worker.node.id
-        self._losses[node] += 1
-        if self._losses[node] >= TRIES and any(one.node.id != node for one in self._workers):
-            why = f"lost {TRIES} workers in a row, the last: {reason}: it gets no more work"
-            self._refuse(worker, why)
-        else:
-            self._remove(worker)
-        self._looked = 0.0
-        return reason
 
     def _refuse(self, worker: _Worker, why: str) -> None:
         if worker.node.id not in self._refused:

@@ -180,23 +180,6 @@ def test_a_part_that_is_lost_three_times_is_given_up_and_the_rest_goes_on(nodes)
     assert said[-1].endswith("given up.")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RayTaskError(OSError(28, "No space left on device")),
-        RayTaskError(MemoryError()),
-        RayTaskError(RuntimeError("RESOURCE_EXHAUSTED: Out of memory")),
-        RayError("OutOfDiskError: local disk is full"),
-    ],
-)
-def test_a_node_without_room_is_set_aside(error):
-    ray = PlayedRay(a={"lose": lambda part: error}, b={})
-    results, said = run(ray, range(40))
-    assert results == {part: 2**part for part in range(40)}
-    assert len([node for node, _ in ray.given if node == "a"]) == 3
-    assert any("host (node a) lost 3 workers in a row" in line for line in said)
-
-
 def test_what_the_work_itself_raises_is_raised():
     def broken(common, part):
         raise AssertionError
