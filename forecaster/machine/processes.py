@@ -1,10 +1,8 @@
-"""Worker processes that end with this one, and the memory and cores of a process."""
+"""Worker processes that end with this one, and the cores of a process."""
 
 import multiprocessing
 import os
-import sys
 import threading
-from pathlib import Path
 
 from forecaster.errors import UsageError
 
@@ -36,27 +34,6 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def memory_used(_: int = 0) -> tuple[int, int]:
-    """Return this process's number, and its peak memory in KiB."""
-    try:
-        # getrusage of a new process includes its parent's memory.
-        lines = Path("/proc/self/status").read_text().splitlines()
-        peak = next(line.split()[1] for line in lines if line.startswith("VmHWM:"))
-        return os.getpid(), int(peak)
-    except (OSError, StopIteration, ValueError):
-        return os.getpid(), _peak_by_getrusage()
-
-
-def _peak_by_getrusage() -> int:
-    """Return the peak memory in KiB where the system has no ``/proc``; 0 on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // 1024 if sys.platform == "darwin" else peak  # bytes on macOS
 
 
 def cores() -> int:

@@ -38,7 +38,6 @@ from scipy.special import ndtri
 
 from forecaster.classical import ces_ahead, ets_ahead, fit_ces, fit_ets, fit_theta, theta_ahead
 from forecaster.evaluation.baselines.statistical import deviations
-from forecaster.machine import memory_used
 
 
 class Panel(NamedTuple):
@@ -202,7 +201,9 @@ def by_ours(model: str, panel: Panel) -> Made:
 
 def peak() -> float:
     """Return this process's peak memory in MB."""
-    return memory_used()[1] / 1024
+    # getrusage of a new process includes its parent's memory.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))) / 1024
 
 
 def scored(panel: Panel, made: Made) -> dict[str, float | None]:

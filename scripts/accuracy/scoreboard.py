@@ -45,7 +45,6 @@ import pandas as pd
 from scipy.special import ndtri
 
 import forecaster as fc
-from forecaster.machine import memory_used
 
 LEVELS = [*range(2, 99, 2), 95, 99]
 PERCENTS = [f"pinball-{q / 100:g}" for q in range(1, 100)]
@@ -322,7 +321,10 @@ def measured(name: str, size: str) -> dict[str, object]:
         refit=task.refit, level=LEVELS, ends="common",
     )  # fmt: skip
     cost = {"seconds": round(time.process_time() - began, 1)}
-    cost["memory"] = round(memory_used()[1] / 1024)
+    # getrusage of a new process includes its parent's memory.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    cost["memory"] = round(int(peak) / 1024)
     return {"set": name, "size": size, **scored(frame, task), **cost}
 
 
