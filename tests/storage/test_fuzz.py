@@ -118,7 +118,7 @@ def forecasts_or_is_named(folder: Path, panel: fc.Panel) -> None:
 
 
 @settings(
-    max_examples=80, deadline=None, derandomize=True, database=None,
+    max_examples=120, deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(seed=st.integers(0, 2**32 - 1))

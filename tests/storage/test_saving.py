@@ -52,12 +52,3 @@ def test_nothing_is_overwritten_and_nothing_half_written_stays(model, saved, tmp
     with refuses(WriteError):
         fc.save(model, tmp_path / "models" / "second")
     assert list((tmp_path / "models").iterdir()) == []
-
-
-def test_the_latest_run_is_the_newest_complete_one(model, tmp_path):
-    first = fc.save(model, Home(tmp_path).new_run("lstm"))
-    second = fc.save(model, Home(tmp_path).new_run("gru"))
-    (tmp_path / "models" / ".tmp-interrupted").mkdir()
-    (tmp_path / "models" / "99999999-empty").mkdir()
-    assert Home(tmp_path).runs() == [first, second]
-    assert Home(tmp_path).latest_run() == second

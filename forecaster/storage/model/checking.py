@@ -21,7 +21,7 @@ from forecaster.files import as_bytes
 from forecaster.forecasting import FORECAST_BY, Config, Method
 from forecaster.ingest import Reading
 from forecaster.series import EXCHANGES, Frequency, Transform, read_transform
-from forecaster.storage.model.encoding import Encoding
+from forecaster.storage.model.encoding import ENCODED, Encoding
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork, Widths
@@ -174,24 +174,16 @@ def model_of(
     report = said.report_frame()
     _check_spacing(transform, said)
     transform.covariates.check_scales(said.ids)
-    _check_arrays(arrays, said, config, transform, report, network)
-    weights: dict[str, dict[str, np.ndarray]] = {"params": {}, "start": {}, "drift": {}}
-    for name, leaf in said.encoding.read(arrays).items():
-        kind, _, path = name.partition("/")
-        if kind in ("params", "start") and not np.isfinite(leaf).all():
-            raise ValueError(f"{name}: some weights are not finite")
-        if kind == "drift" and not (np.abs(leaf) < _MOST_DRIFT).all():  # nor NaN
-            raise ValueError(f"{name}: expected numbers below {_MOST_DRIFT:g} in size")
-        weights.setdefault(kind, {})[path] = leaf
+    weights = _decoded(arrays, said, config, transform, report, network)
     params = {path: split_members(leaf, config.members) for path, leaf in weights["params"].items()}
     networks = Networks(
         config, said.ids, _unflatten(params), report, network,
-        _unflatten(weights["start"]) if weights["start"] else None,
-        drift=Drift(**weights["drift"]) if weights["drift"] else None,
+        _unflatten(weights["start"]) if "start" in weights else None,
+        drift=Drift(**weights["drift"]) if "drift" in weights else None,
     )  # fmt: skip
     return Model(
         networks=networks,
-        normal_scores=weights["scores"][""],
+        normal_scores=weights["scores"][""].astype(np.float32),
         frequency=said.frequency,
         transform=transform,
         channels=said.channels,
@@ -236,15 +228,18 @@ def _check_spacing(transform: Transform, said: Whole) -> None:
             )
 
 
-def _check_arrays(
+def _decoded(
     arrays: Arrays,
     said: Whole,
     config: Config,
     transform: Transform,
     report: pd.DataFrame,
     network: "OwnNetwork | None",
-) -> None:
-    """Raise ValueError unless these are the arrays of this model, in name, type and shape."""
+) -> dict[str, dict[str, np.ndarray]]:
+    """Return the arrays of this model by their kind and path.
+
+    Raises ValueError for others, in name or shape, and for weights that no model has.
+    """
     from forecaster.forecasting import param_shapes, plain_shapes
 
     # A network larger than the arrays is not built to learn the shapes of its weights.
@@ -261,28 +256,32 @@ def _check_arrays(
     there = {name.partition("/")[0] for name in arrays}
     leading = {"params": _trained(report, transform, there) * config.members}
     leading |= {"start": config.members} if "start" in there else {}
-    expected: dict[str, tuple[tuple[int, ...], str]] = {
-        "scores": ((series, config.longest_validation, config.horizon), said.encoding.scores)
-    }
+    expected = {"scores": (series, config.longest_validation, config.horizon)}
     if "drift" in there:  # of prices with a premium
         if config.premium is None or said.target == "y" or transform.name != "log_return":
             raise ValueError("drift: these series have none")
-        expected["drift/per_row"] = (series, 3), "float64"
-        expected["drift/usual"] = (series, config.horizon), "float64"
+        expected |= {"drift/per_row": (series, 3), "drift/usual": (series, config.horizon)}
     weights = {
         f"{kind}/{name}": (count, *shape)
         for kind, count in leading.items()
         for name, shape in network_shapes.items()
     }
-    for name, shape in weights.items():
-        expected |= said.encoding.layout(name, shape)
-    if unmatched := sorted(expected.keys() ^ arrays.keys()):
+    expected |= weights
+    found = {name for name in arrays if not name.startswith(ENCODED)}
+    if unmatched := sorted(expected.keys() ^ found):
         raise ValueError(f"expected arrays {sorted(expected)}; differing: {unmatched[:5]}")
-    for name, (shape, kind) in expected.items():
-        if (got := arrays[name]).shape != shape or got.dtype != kind:
-            raise ValueError(f"{name}: expected {kind} {shape}; got {got.dtype} {got.shape}")
-    for name, shape in weights.items():
-        said.encoding.check_kept(name, shape, arrays)
+    by_kind: dict[str, dict[str, np.ndarray]] = {}
+    for name, shape in expected.items():
+        kind, _, path = name.partition("/")
+        leaf = said.encoding.read(name, shape, arrays) if name in weights else arrays[name]
+        if leaf.shape != shape or leaf.dtype.kind != "f":
+            raise ValueError(f"{name}: expected numbers {shape}; got {leaf.dtype} {leaf.shape}")
+        if name in weights and not np.isfinite(leaf).all():
+            raise ValueError(f"{name}: some weights are not finite")
+        if kind == "drift" and not (np.abs(leaf) < _MOST_DRIFT).all():  # nor NaN
+            raise ValueError(f"{name}: expected numbers below {_MOST_DRIFT:g} in size")
+        by_kind.setdefault(kind, {})[path] = leaf
+    return by_kind
 
 
 def _trained(report: pd.DataFrame, transform: Transform, arrays: set[str]) -> int:

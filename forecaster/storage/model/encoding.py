@@ -13,6 +13,9 @@ from typing import Literal
 
 import numpy as np
 
+ENCODED = ("kept/", "shape/", "scale/")
+"""What the names of arrays begin with that encoded weights have beside them."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Encoding:
@@ -45,49 +48,27 @@ class Encoding:
                 out |= self._write(name, leaf)
         return out
 
-    def read(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Decode the arrays of a file to float32, the reverse of :meth:`write`."""
-        out = {}
-        for name, leaf in arrays.items():
-            if name.startswith(("params/", "start/")):
-                out[name] = self._read(name, leaf, arrays)
-            elif name == "scores":
-                out[name] = leaf.astype(np.float32)
-            elif name.startswith("drift/"):
-                out[name] = leaf
-        return out
-
-    def layout(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Return by name the shapes and types of the file's arrays for weights (series, ...)."""
-        if len(shape) < 3:
-            return {name: (shape, "float32")}
-        series, *matrix = shape
-        out: dict[str, tuple[tuple[int, ...], str]] = {name: (shape, self.weights)}
-        if self.pruned:
-            size = math.prod(matrix)
-            out[name] = ((series, size - int(self.pruned * size)), self.weights)
-            out[f"kept/{name}"] = ((series, -(-size // 8)), "uint8")
-            out[f"shape/{name}"] = ((series, len(matrix)), "int32")
-        if self.weights == "int8":
-            out[f"scale/{name}"] = ((series, 1, *matrix[1:]), "float32")
-        return out
-
-    def check_kept(
+    def read(
         self, name: str, shape: tuple[int, ...], arrays: Mapping[str, np.ndarray]
-    ) -> None:
-        """Raise ValueError unless the kept weights of a pruned array (series, ...) fit its shape.
+    ) -> np.ndarray:
+        """Decode weights (series, ...) of a file to float32, the reverse of :meth:`write`.
 
-        The arrays have the shapes and types of :meth:`layout`.
+        Raises ValueError unless they have the shape.
         """
-        if f"kept/{name}" not in arrays:
-            return
-        if (arrays[f"shape/{name}"] != shape[1:]).any():
-            raise ValueError(f"shape/{name}: expected {shape[1:]} for each series")
-        bits = np.unpackbits(arrays[f"kept/{name}"], axis=1, count=math.prod(shape[1:]))
-        if (bits.sum(1, dtype=int) != arrays[name].shape[1]).any():
-            raise ValueError(
-                f"kept/{name}: expected {arrays[name].shape[1]} weights of each series"
-            )
+        values = arrays[name]
+        if (kept := arrays.get(f"kept/{name}")) is not None:
+            size = math.prod(shape[1:])
+            if kept.shape != (shape[0], -(-size // 8)):
+                raise ValueError(f"kept/{name}: expected {size} bits for each series")
+            full = np.zeros((shape[0], size), values.dtype)
+            full[np.unpackbits(kept, axis=1, count=size).astype(bool)] = values.reshape(-1)
+            values = full.reshape(shape)
+        values = values.astype(np.float32)
+        if (scale := arrays.get(f"scale/{name}")) is not None:
+            values = values * scale
+        if values.shape != shape:
+            raise ValueError(f"{name}: expected weights {shape}; got {values.shape}")
+        return values
 
     def _write(self, name: str, leaf: np.ndarray) -> dict[str, np.ndarray]:
         out, values = {}, leaf
@@ -109,18 +90,6 @@ class Encoding:
             out[f"shape/{name}"] = np.tile(np.array(leaf.shape[1:], np.int32), (len(leaf), 1))
             values = values.reshape(kept.shape)[kept].reshape(len(leaf), -1)
         return {**out, name: values}
-
-    def _read(self, name: str, leaf: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        values = leaf
-        if f"kept/{name}" in arrays:
-            shape = tuple(int(size) for size in arrays[f"shape/{name}"][0])
-            bits = np.unpackbits(arrays[f"kept/{name}"], axis=1, count=int(np.prod(shape)))
-            full = np.zeros(bits.shape, leaf.dtype)
-            full[bits.astype(bool)] = leaf.reshape(-1)
-            values = full.reshape(len(leaf), *shape)
-        values = values.astype(np.float32)
-        scale = arrays.get(f"scale/{name}")
-        return values if scale is None else values * scale
 
 
 METHODS = {

@@ -8,9 +8,9 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
-from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,10 +139,8 @@ def as_new_run(home: Home, kind: str, name: str | None, write: Callable[[Path], 
         folder = home.new_run(kind, name)
         try:
             return write(folder)
-        except (ModelError, WriteError) as error:
-            reason = error.__cause__
-            taken = reason is None or getattr(reason, "errno", None) in (EEXIST, ENOTEMPTY)
-            if not (taken and folder.exists()):
+        except (ModelError, WriteError):
+            if not folder.exists():
                 raise
             time.sleep(0.001)  # names differ by the millisecond
 
@@ -154,11 +152,7 @@ def read_rest(folder: Path, *more: int) -> dict[str, Any]:
     float), or of another version.
     """
     path = folder / REST
-    try:
-        missing = not folder.is_dir()
-    except OSError as error:
-        raise ModelError(f"{folder}: cannot be read: {error.strerror}") from error
-    if missing:
+    if not os.path.isdir(folder):  # noqa: PTH112, which raises for a name that is too long
         raise ModelError(f"{folder}: no such model; run `forecaster fit` first")
     try:
         rest = parse_json(read_bytes(path, _MOST_JSON))
