@@ -1,6 +1,7 @@
 """Files are written whole or not at all."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -50,7 +51,23 @@ def test_a_folder_is_replaced_only_when_asked_to(tmp_path):
     assert names(path) == ["new"] and names(tmp_path) == ["folder"]
 
 
-def test_a_folder_that_cannot_take_the_place_of_the_old_one_leaves_it(tmp_path, monkeypatch):
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="renameat2 is Linux's")
+def test_a_folder_is_replaced_in_one_step(tmp_path, monkeypatch):
+    """With two renames, a process killed between them would leave neither."""
+    path = tmp_path / "folder"
+    path.mkdir()
+
+    def rename(*args):
+        raise AssertionError("the old folder was moved away first")
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with atomic.write_folder(path, replace=True) as temporary:
+        (temporary / "new").touch()
+    assert names(path) == ["new"] and names(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_where_a_system_cannot_exchange_folders_two_steps_do_it(tmp_path, monkeypatch, fails):
     path = tmp_path / "folder"
     path.mkdir()
     (path / "old").touch()
@@ -61,10 +78,15 @@ def test_a_folder_that_cannot_take_the_place_of_the_old_one_leaves_it(tmp_path, 
             raise OSError(5, "Input/output error")
         return rename(self, target)
 
-    monkeypatch.setattr(Path, "rename", broken)
-    with pytest.raises(WriteError), atomic.write_folder(path, replace=True):
-        pass
-    assert names(path) == ["old"] and names(tmp_path) == ["folder"]
+    monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
+    if fails:
+        monkeypatch.setattr(Path, "rename", broken)
+        with pytest.raises(WriteError), atomic.write_folder(path, replace=True):
+            pass
+    else:
+        with atomic.write_folder(path, replace=True) as temporary:
+            (temporary / "new").touch()
+    assert names(path) == (["old"] if fails else ["new"]) and names(tmp_path) == ["folder"]
 
 
 def test_what_killed_processes_left_is_swept_and_nothing_else(tmp_path):

@@ -49,17 +49,40 @@ def write_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
         for file in temporary.rglob("*"):
             sync(file)
         sync(temporary)
-        old = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-old-{path.name}")
-        if replace and path.exists():
-            path.rename(old)
-        try:
+        if not (replace and path.exists()):
             temporary.rename(path)
-        except BaseException:
-            if old.exists():
-                old.rename(path)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
+        elif not _exchange(temporary, path):
+            _replace(temporary, path)
         sync(path.parent)
+
+
+def _replace(temporary: Path, path: Path) -> None:
+    """Replace a folder by another in two steps, on systems that cannot do it in one."""
+    old = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-old-{path.name}")
+    path.rename(old)
+    try:
+        temporary.rename(path)
+    except BaseException:
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; return whether the system can.
+
+    Both names exist at all times, so the process may be killed at any moment.
+    """
+    import ctypes
+
+    names = os.fsencode(one), os.fsencode(other)
+    library = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+    if hasattr(library, "renameat2"):  # Linux
+        here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        return library.renameat2(here, names[0], here, names[1], exchange) == 0
+    if hasattr(library, "renamex_np"):  # macOS
+        return library.renamex_np(*names, 2) == 0  # RENAME_SWAP
+    return False
 
 
 def sweep(folder: Path) -> None:
