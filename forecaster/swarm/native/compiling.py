@@ -48,7 +48,7 @@ def compile_kernel(output: Path) -> Path:
     """
     try:
         return _compile(compiler(), output)
-    except (OSError, ValueError) as error:  # CXX is not a command, or the folder is read-only
+    except OSError as error:  # CXX is not a command, or the folder is read-only
         raise CompileError(str(error)) from error
 
 
@@ -91,8 +91,12 @@ def _cores() -> int:
 
 def compiler() -> list[str]:
     """Return the C++ compiler's command: ``CXX``, or one that is installed. Raises CompileError."""
-    if command := shlex.split(os.environ.get("CXX", "")):
-        return command
+    named = os.environ.get("CXX", "")
+    try:
+        if command := shlex.split(named):
+            return command
+    except ValueError as error:  # an open quotation
+        raise CompileError(f"CXX: expected the command of a C++ compiler; got {named!r}") from error
     if os.name == "nt":
         raise CompileError("not built on Windows")
     for name in ("c++", "g++", "clang++"):
