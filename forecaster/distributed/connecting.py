@@ -70,8 +70,8 @@ def _check_answers(address: str) -> None:
     where = () if address == "auto" else ("--address", address)
     if where and ("://" in address or not host or not port.isdigit()):
         raise UsageError(
-            f"expected auto or the HOST:PORT of a Ray cluster's head; got {address!r}. From outside "
-            "a cluster, send the command there: ray job submit -- forecaster fit --ray auto"
+            f"expected auto or the HOST:PORT of a Ray cluster's head; got {address!r}. From "
+            "outside a cluster, send the command there: ray job submit -- forecaster fit --ray auto"
         )
     command = [sys.executable, "-m", "ray.scripts.scripts", "status", *where]
     try:
