@@ -128,7 +128,9 @@ class Crew:
                             waiting.append(part)
                 if any(worker.ready for worker in self._workers):
                     had_workers = time.monotonic()
-                elif time.monotonic() - had_workers > _LONGEST_WAIT or self._all_refused():
+                elif time.monotonic() - had_workers > _LONGEST_WAIT or (
+                    self._refused and not self._workers
+                ):
                     raise ClusterError(self._no_workers())
         finally:
             for worker in busy:
@@ -234,16 +236,10 @@ class Crew:
         self._workers.remove(worker)
         self._asked = {ref: one for ref, one in self._asked.items() if one is not worker}
 
-    def _all_refused(self) -> bool:
-        return bool(self._refused) and not self._workers
-
     def _no_workers(self) -> str:
         """Return the error message that says why no node has a worker."""
-        lines = [*self._refused.values()]
-        lines += [
-            f"{worker.node.name}: its cores are taken by other work, or it does not answer"
-            for worker in self._workers
-        ]
+        why = "its cores are taken by other work, or it does not answer"
+        lines = [*self._refused.values(), *(f"{one.node.name}: {why}" for one in self._workers)]
         reasons = "\n  ".join(lines or ["it has no node with a core to work on"])
         return (
             f"the Ray cluster has no worker:\n  {reasons}\nSee `ray status`; finished parts are "
