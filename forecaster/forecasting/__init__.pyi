@@ -83,8 +83,10 @@ from .predicting.names import resolve_names as resolve_names
 from .predicting.predicting import RISE as RISE
 from .predicting.predicting import check_levels as check_levels
 from .predicting.predicting import check_quantiles as check_quantiles
+from .predicting.predicting import forecast_frame as forecast_frame
 from .predicting.predicting import forecast_latest as forecast_latest
 from .predicting.predicting import predict as predict
+from .predicting.predicting import prepared as prepared
 from .predicting.predicting import price_factor as price_factor
 from .predicting.simulating import draw_paths as draw_paths
 from .predicting.simulating import simulate as simulate

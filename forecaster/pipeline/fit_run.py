@@ -15,13 +15,20 @@ import pandas as pd
 from forecaster import __version__, swarm
 from forecaster.errors import ModelError
 from forecaster.files import Home
-from forecaster.forecasting import Config, Model, check_static, predict, widths_of
+from forecaster.forecasting import (
+    Config,
+    Model,
+    check_static,
+    forecast_frame,
+    prepared,
+    widths_of,
+)
 from forecaster.pipeline.beginning import Begun, begun, resumed
 from forecaster.pipeline.blocks import reader_of_fit
 from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.pipeline.scanning import Scanned, scan
 from forecaster.pipeline.train_run import train_shards
-from forecaster.series import findings_in_words, findings_said, show_time
+from forecaster.series import findings_in_words, show_time
 from forecaster.storage import Run, SavedPart, save_shards
 from forecaster.swarm.recurrence import products_of
 
@@ -148,8 +155,8 @@ def _train_and_save(
     # A forecast tests the saved model, and compiles the program for the first `predict`. Covariates
     # may not yet be known beyond the end of the fit.
     unknown = [ModelError] if request.covariates.future else []
-    with contextlib.suppress(*unknown), findings_said():
-        predict(model, reader.panel(model.ids))
+    with contextlib.suppress(*unknown):
+        forecast_frame(*prepared(model, reader.panel(model.ids)), [], [])
     seconds = time.perf_counter() - began
     return SavedFit(run, model, seconds, request.stale, unfinished.name if lost else None)
 

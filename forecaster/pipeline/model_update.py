@@ -9,9 +9,17 @@ from typing import Any, NamedTuple
 from forecaster import __version__, swarm
 from forecaster.errors import DataError, Skipped, UsageError, name_reasons
 from forecaster.files import Home, run_name
-from forecaster.forecasting import Model, learnable, predict, resolve_names, rows_since, update
+from forecaster.forecasting import (
+    Model,
+    forecast_frame,
+    learnable,
+    prepared,
+    resolve_names,
+    rows_since,
+    update,
+)
 from forecaster.record import ERRORS_RATE, forecast_alarms, record_of, score_record
-from forecaster.series import Panel, findings_said, show_time
+from forecaster.series import Panel, show_time
 from forecaster.storage import Run, choose_run, learning_panel, save_run, under_new_names
 
 
@@ -84,8 +92,8 @@ def update_run(
     provenance = _provenance(new, panel, run_name(folder), time.perf_counter() - trained)
     done = provenance["updated"]
     new = dataclasses.replace(new, provenance=provenance)
-    with findings_said():
-        predict(new.only(done[:1]), panel.only(done[:1]))  # tests that the saved model can forecast
+    # It tests that the saved model can forecast.
+    forecast_frame(*prepared(new.only(done[:1]), panel.only(done[:1])), [], [])
     saved = Run.read(save_run(home, new, name))
     seconds = time.perf_counter() - began
     named = set(model.ids if tickers is None else wanted)

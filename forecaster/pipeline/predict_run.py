@@ -27,13 +27,12 @@ from forecaster.forecasting import (
     Model,
     check_paths,
     draw_paths,
+    forecast_frame,
     is_quantile,
-    match_panel,
     possible_sums,
-    predict,
+    prepared,
     price_factor,
     resolve_names,
-    simulate,
     sums_of,
 )
 from forecaster.ingest import CovariateFiles, Reading
@@ -45,7 +44,6 @@ from forecaster.series import (
     Panel,
     find_late,
     findings_of,
-    findings_said,
     say_findings,
     show_time,
 )
@@ -184,8 +182,7 @@ def predict_from_home(
                     resolve_names(opened.ids, opened.index.skipped, tickers),
                     [],
                 )
-            with findings_said():
-                made = _by_shard(asked, ids, unknown)
+            made = _by_shard(asked, ids, unknown)
         except DamagedModel as error:
             if run is not None or chosen.folder in damaged:
                 raise
@@ -235,20 +232,20 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
     panel, stored = forecasting_panel(home, model, ids, asked.end)
     panel = _with_covariates(panel, model, asked.covariates, home, folder)
-    usable = match_panel(model, panel)
+    whole, usable = prepared(model, panel)  # with networks of new series
     late = [*find_late(usable, asked.end, asked.ends, asked.fitted)]
     if asked.run.source == "simulated":  # which lacks sessions at random
         late = []
     usable = _punctual(usable, late, asked.max_late)
     unknown |= {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
-        frame = predict(model, usable, asked.level, asked.quantiles)
+        frame = forecast_frame(whole, usable, asked.level, asked.quantiles)
         forecast = set(frame["unique_id"])
     elif asked.sums is None:
-        frame = simulate(model, usable, asked.n_paths)
+        frame = draw_paths(whole, usable, asked.n_paths).frame(model.config.column)
         forecast = set(frame["unique_id"])
     else:
-        paths = draw_paths(model, usable, asked.n_paths)
+        paths = draw_paths(whole, usable, asked.n_paths)
         groups, missing = possible_sums(paths, asked.sums)
         if not groups:
             raise ModelError(f"no group can be summed:\n{name_reasons(missing)}")

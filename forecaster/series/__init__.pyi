@@ -40,7 +40,6 @@ from .findings.find import findings_of as findings_of
 from .findings.find import missed_events as missed_events
 from .findings.finding import Finding as Finding
 from .findings.finding import findings_in_words as findings_in_words
-from .findings.finding import findings_said as findings_said
 from .findings.finding import say_findings as say_findings
 from .findings.latest import Ends as Ends
 from .findings.latest import find_late as find_late

@@ -120,6 +120,6 @@ def test_every_warning_of_the_package_is_of_its_own_kind():
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn":
                 calls += 1
                 kinds = {ast.unparse(argument) for argument in node.args[1:]}
-                own = {"ForecasterWarning", "FindingWarning", "SwarmWarning"}
+                own = {"ForecasterWarning", "SwarmWarning"}
                 assert kinds & own, f"{path}:{node.lineno}"
     assert calls >= 4

@@ -7,7 +7,7 @@ import pytest
 from forecaster.series.calendar.exchanges import regular_sessions
 from forecaster.series.calendar.frequency import infer_frequency
 from forecaster.series.calendar.seasons import default_season, seasons_of
-from forecaster.series.findings.latest import off_rule
+from forecaster.series.findings.latest import of_dates
 
 MONTHS = ["MS", "ME", "BMS", "BME", "WOM-1MON", "WOM-3FRI", "LWOM-SAT", "LWOM-FRI"]
 LAST = {  # aliases that pandas cannot read before version 3
@@ -89,9 +89,8 @@ def test_dates_go_on_by_the_rule_of_nearly_all_rows(dates, odd, following):
     before = pd.date_range(end=last - pd.Timedelta(days=5), periods=30, freq=freq)
     times = pd.DatetimeIndex([*before, last])
     assert ahead_of(times, 1) == [pd.Timestamp(following)]
-    found = off_rule(times.to_numpy("datetime64[ns]"))
-    said = None if odd is None else ("odd", f"{odd}; next {following}")
-    assert found == said
+    found = of_dates(times.to_numpy("datetime64[ns]"), of_values=False)
+    assert found == ([] if odd is None else [("odd", f"{odd}; next {following}", 1)])
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_dates_go_on_by_the_rule_of_nearly_all_rows(dates, odd, following):
 def test_dates_without_a_rule_are_warned_of_and_go_on_at_their_usual_distance(gaps, apart):
     days = np.cumsum(np.resize(gaps, 40)).astype("timedelta64[D]")
     times = np.datetime64("2021-01-04", "ns") + days
-    assert off_rule(times) == ("irregular", "")
+    assert of_dates(times, of_values=False) == [("irregular", "", 1)]
     later = infer_frequency(times).after(times[-1], 2)
     assert apart is None or (np.diff(later) == np.timedelta64(apart, "D")).all()
 

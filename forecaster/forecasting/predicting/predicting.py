@@ -82,9 +82,16 @@ def predict(
     A series whose forecast is not finite is left out, with a warning. Raises ModelError when no
     series can be forecast or channels are missing; UsageError for a level outside 0 to 100.
     """
-    check_model(model)
+    model, panel = prepared(model, panel, **columns)
+    say_findings(findings_of(panel, forecasting=True), len(panel.ids))
+    return forecast_frame(model, panel, level, quantiles)
+
+
+def forecast_frame(
+    model: Model, panel: Panel, level: Sequence[float], quantiles: Sequence[float]
+) -> pd.DataFrame:
+    """Return the frame of :func:`predict` from what :func:`prepared` returns."""
     level, quantiles = check_levels(level), check_quantiles(quantiles)
-    model, panel = prepared(model, as_panel(panel, **columns))
     horizon = model.config.horizon
     steps = int(panel.mask.sum(1).max())
     parts: list[dict[str, ByHorizon]] = []
@@ -114,13 +121,16 @@ def predict(
     return frame
 
 
-def prepared(model: Model, panel: Panel) -> tuple[Model, Panel]:
+def prepared(
+    model: Model, panel: Panel | Table, **columns: Unpack[ColumnOptions]
+) -> tuple[Model, Panel]:
     """Return the series that can be forecast, and the model with weights for each of them.
 
-    Warns of what a user should know. Raises ModelError as :func:`predict` does.
+    Warns of series that are new, or that cannot be forecast, and of networks that have seen the
+    future. Raises ModelError as :func:`predict` does.
     """
-    panel = match_panel(model, panel.masked(forecasting=True))
-    say_findings(findings_of(panel, forecasting=True), len(panel.ids))
+    check_model(model)
+    panel = match_panel(model, as_panel(panel, **columns).masked(forecasting=True))
     _warn_of_hindsight(model, panel)
     if panel.future is not None:
         _check_known_ahead(model, panel)

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int, Shaped
 from forecaster.errors import UsageError, check_whole
 from forecaster.forecasting.bands.counted import Counted
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
-from forecaster.forecasting.model import Model, check_model
+from forecaster.forecasting.model import Model
 from forecaster.forecasting.predicting.predicting import (
     finite_rows,
     latest_of,
@@ -23,9 +23,9 @@ from forecaster.forecasting.predicting.predicting import (
     price_factor,
     times_ahead,
 )
-from forecaster.ingest import ColumnOptions, Table, as_panel
+from forecaster.ingest import ColumnOptions, Table
 from forecaster.machine import free_memory
-from forecaster.series import Panel
+from forecaster.series import Panel, findings_of, say_findings
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
 _BYTES_OF_NUMBER = 24  # a number of a path, with temporary arrays
@@ -42,6 +42,18 @@ class Paths(NamedTuple):
     panel: Panel
     times: Shaped[np.ndarray, "series horizon"]
     values: Float[np.ndarray, "series path horizon"]
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """Return the frame of :func:`simulate`; ``name``: of the column of values."""
+        series, count, horizon = self.values.shape
+        return pd.DataFrame(
+            {
+                "unique_id": np.repeat(np.array(self.panel.ids, object), count * horizon),
+                "ds": np.repeat(self.times[:, None], count, axis=1).ravel(),
+                "sample_id": np.tile(np.repeat(np.arange(count), horizon), series),
+                name: self.values.ravel(),
+            }
+        )
 
 
 def simulate(
@@ -69,30 +81,15 @@ def simulate(
 
     Raises UsageError for less than one path, and ModelError as :func:`predict` does.
     """
-    panel, times, paths = draw_paths(model, panel, n_paths, seed, **columns)
-    _, _, horizon = paths.shape
-    return pd.DataFrame(
-        {
-            "unique_id": np.repeat(np.array(panel.ids, object), n_paths * horizon),
-            "ds": np.repeat(times[:, None], n_paths, axis=1).ravel(),
-            "sample_id": np.tile(np.repeat(np.arange(n_paths), horizon), len(panel.ids)),
-            model.config.column: paths.ravel(),
-        }
-    )
+    model, panel = prepared(model, panel, **columns)
+    say_findings(findings_of(panel, forecasting=True), len(panel.ids))
+    return draw_paths(model, panel, n_paths, seed).frame(model.config.column)
 
 
-def draw_paths(
-    model: Model,
-    panel: Panel | Table,
-    n_paths: int,
-    seed: int = 0,
-    **columns: Unpack[ColumnOptions],
-) -> Paths:
-    """Draw the paths of :func:`simulate`, as arrays. Arguments and errors are the same."""
-    check_model(model)
+def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths:
+    """Draw the paths of :func:`simulate` from what :func:`prepared` returns."""
     check_whole("n_paths", n_paths, 1)
     check_whole("seed", seed, 0)
-    model, panel = prepared(model, as_panel(panel, **columns))
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
     latest = latest_of(model, panel, transformed, 1)

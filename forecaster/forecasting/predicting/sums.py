@@ -23,11 +23,12 @@ from forecaster.forecasting.predicting.predicting import (
     RISE,
     check_levels,
     check_quantiles,
+    prepared,
     price_factor,
 )
 from forecaster.forecasting.predicting.simulating import Paths, draw_paths
 from forecaster.ingest import ColumnOptions, Table
-from forecaster.series import Panel, show_time
+from forecaster.series import Panel, findings_of, say_findings, show_time
 
 GroupWeights: TypeAlias = Mapping[str, Mapping[str, float]]
 """By group, the weight of each of its series."""
@@ -66,7 +67,9 @@ def predict_sums(
     weights = _weights_of(groups)
     level, quantiles = check_levels(level), check_quantiles(quantiles)
     check_paths(n_paths, level, quantiles)
-    paths = draw_paths(model, panel, n_paths, seed, **columns)
+    model, panel = prepared(model, panel, **columns)
+    say_findings(findings_of(panel, forecasting=True), len(panel.ids))
+    paths = draw_paths(model, panel, n_paths, seed)
     weights, missing = possible_sums(paths, weights)
     if missing:
         raise ModelError(f"groups that cannot be summed:\n{name_reasons(missing)}")

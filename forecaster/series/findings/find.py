@@ -5,6 +5,7 @@ judged since forecasts rest on them most: a wrong one moves all. Prices have fla
 (:mod:`forecaster.ingest.review.quality`).
 """
 
+import functools
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -15,7 +16,7 @@ from forecaster.series.calendar.frequency import infer_frequency
 from forecaster.series.calendar.seasons import find_seasons, usual_seasons
 from forecaster.series.calendar.times import show_time
 from forecaster.series.findings.finding import Finding, first
-from forecaster.series.findings.latest import irregular, missing, running
+from forecaster.series.findings.latest import of_dates
 from forecaster.series.panel.covariates import Future
 from forecaster.series.panel.panel import Panel
 
@@ -43,9 +44,13 @@ def findings_of(panel: Panel, *, forecasting: bool = False) -> list[Finding]:
 
     ``forecasting``: whether they are only forecast from; what matters to a fit is then left out
     """
-    found = [*irregular(panel), *events(panel)]
-    if panel.target == "y":
-        found += [*missing(panel), *running(panel), *latest(panel, forecasting=forecasting)]
+    of_values = panel.target == "y"
+    dated = panel.of_times(functools.partial(of_dates, of_values=of_values))
+    found = [Finding(kind, name, said, rows) for name, its in zip(panel.ids, dated, strict=True)
+             for kind, said, rows in its]  # fmt: skip
+    found += events(panel)
+    if of_values:
+        found += latest(panel, forecasting=forecasting)
     if not forecasting:
         return [*found, *unmatched(panel), *placeholders(panel)]
     # A series that jumped at its latest row is forecast from that all the same.
@@ -76,12 +81,8 @@ def unmatched(panel: Panel) -> Iterator[Finding]:
     future = panel.future
     if future is None or future.otherwise == 0:
         return
-    shared = None  # where all series have the same covariates, they are looked up once
-    if not any(name in future.rows for name in panel.ids):
-        shared = np.isfinite(future.at(panel.ids[0], panel.times))
-    for name, seen in zip(panel.ids, panel.mask, strict=True):
-        own = panel.times[seen]
-        known = np.isfinite(future.at(name, own)) if shared is None else shared[seen]
+    for name, own in panel.times_of_rows().items():
+        known = np.isfinite(future.at(name, own))
         times, values = future.rows_of(name)
         alike = times.dtype.kind == own.dtype.kind
         said: list[str] = []

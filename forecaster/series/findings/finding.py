@@ -1,9 +1,8 @@
 """What a user should know of series, as values, said in one sentence of each kind."""
 
-import contextlib
 import dataclasses
 import warnings
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from forecaster.errors import DataError, ForecasterWarning, printable
 
@@ -128,10 +127,6 @@ class Finding:
         return self.kind in _STORED
 
 
-class FindingWarning(ForecasterWarning):
-    """A warning of what was found in series."""
-
-
 def say_findings(found: Sequence[Finding], count: int) -> None:
     """Warn once of each kind of finding; ``count``: the number of all series.
 
@@ -146,7 +141,7 @@ def say_findings(found: Sequence[Finding], count: int) -> None:
         )
     for sentence in findings_in_words([one for one in found if not one.of_stored], count).values():
         # From here, so that a fit and the forecasts after it say it once.
-        warnings.warn(sentence, FindingWarning, stacklevel=1)
+        warnings.warn(sentence, ForecasterWarning, stacklevel=1)
 
 
 def findings_in_words(found: Sequence[Finding], count: int) -> dict[str, str]:
@@ -160,14 +155,6 @@ def findings_in_words(found: Sequence[Finding], count: int) -> dict[str, str]:
             text = before.format(some=some, count=len(ones), are=are, end=end)
             sentences[kind] = f"{text}: {_in_short(ones)}" + (f". {after}" if after else "")
     return sentences
-
-
-@contextlib.contextmanager
-def findings_said() -> Generator[None]:
-    """Say no finding in the block, as all are said elsewhere, for all series together."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=FindingWarning)
-        yield
 
 
 def _in_short(ones: Iterable[Finding]) -> str:

@@ -32,12 +32,26 @@ _UNKNOWN = 2
 _NEW_YORK = "America/New_York"
 
 
-def missing(panel: Panel) -> Iterator[Finding]:
-    """Yield the series of values that lack most of their dates, as sales on days with sales."""
-    for name, its in zip(panel.ids, panel.of_times(missing_dates), strict=True):
-        if its is not None:
-            unit, rows, span = its
-            yield Finding(f"missing_{unit}s", name, f"{rows:,} rows in {span:,} {unit}s", rows)
+def of_dates(times: Shaped[np.ndarray, " row"], *, of_values: bool) -> list[tuple[str, str, int]]:
+    """Return what is to be said of the times of a series: kinds, words, and numbers of rows.
+
+    - ``times``: sorted and unique
+    - ``of_values``: whether the series is of values, not of prices: it then may also lack most of
+      its dates, as sales on days with sales, or end with a period that is not over
+    """
+    found: list[tuple[str, str, int]] = []
+    lacking, odd = missing_dates(times), odd_rows(times)
+    if lacking is None and odd.any() and odd.mean() > _FEW_ODD:
+        found.append(("irregular", "", 1))
+    elif lacking is None and odd.any() and odd[-1]:
+        after = infer_frequency(times).after(times[-1], 1)[0]
+        found.append(("odd", f"{show_time(times[-1])}; next {show_time(after)}", 1))
+    if of_values and lacking is not None:
+        unit, rows, span = lacking
+        found.append((f"missing_{unit}s", f"{rows:,} rows in {span:,} {unit}s", rows))
+    if of_values and (until := running(times)) is not None:
+        found.append(("running", until, 1))
+    return found
 
 
 def missing_dates(times: Shaped[np.ndarray, " row"]) -> tuple[str, int, int] | None:
@@ -69,57 +83,22 @@ def missing_dates(times: Shaped[np.ndarray, " row"]) -> tuple[str, int, int] | N
     return (unit, len(days), span) if 2 * len(days) < span else None
 
 
-def irregular(panel: Panel) -> Iterator[Finding]:
-    """Yield the series whose dates follow no rule, or whose latest row does not follow theirs."""
-    for name, found in zip(panel.ids, panel.of_times(off_rule), strict=True):
-        if found is not None:
-            yield Finding(found[0], name, found[1], 1)
-
-
-def off_rule(times: Shaped[np.ndarray, " row"]) -> tuple[str, str] | None:
-    """Return the kind of finding where dates follow no rule, and what is said; None where they do.
-
-    ``times``: sorted and unique
-    """
-    odd = odd_rows(times)
-    if not odd.any() or missing_dates(times):
-        return None
-    if odd.mean() > _FEW_ODD:
-        return "irregular", ""
-    if not odd[-1]:
-        return None
-    after = infer_frequency(times).after(times[-1], 1)[0]
-    return "odd", f"{show_time(times[-1])}; next {show_time(after)}"
-
-
-def running(panel: Panel, now: pd.Timestamp | None = None) -> Iterator[Finding]:
-    """Yield the series of values whose latest row is of a period that is not over yet.
+def running(times: Shaped[np.ndarray, " row"]) -> str | None:
+    """Return what is said of a latest row whose period is not over yet; None where it is.
 
     A row on the first day of a month, or on the first weekday of one in a series of these, is that
     of the month, quarter or year that begins there, and one on a Monday that of its week. Any other
     row is taken to be named by the end of its period, which is not over if that lies in the future.
-
-    ``now``: the present time; None: by the clock
     """
-    if panel.times.dtype.kind != "M":
-        return
-    moment = pd.Timestamp.now() if now is None else now
-    found = panel.of_times(lambda times: _running(pd.DatetimeIndex(times), moment))
-    for name, until in zip(panel.ids, found, strict=True):
-        if until is not None:
-            yield Finding("running", name, until, 1)
-
-
-def _running(times: pd.DatetimeIndex, now: pd.Timestamp) -> str | None:
-    """Return what is said of a period that is not over; None where it is."""
-    if len(times) < 2 or times[-2] > now:  # rows of the future are invented
+    if times.dtype.kind != "M" or len(times) < 2:
         return None
-    gap = times[-1] - times[-2]
-    if gap < _SHORTEST or now - times[-1] > 2 * gap:  # fast path: no period can be running
+    now, (before, last) = pd.Timestamp.now(), map(pd.Timestamp, times[-2:])
+    # Rows of the future are invented.
+    if before > now or last - before < _SHORTEST or now - last > 2 * (last - before):
         return None
-    last, frequency = times[-1], infer_frequency(times.to_numpy())
+    frequency = infer_frequency(times)
     kind = frequency.base[1].removeprefix("B")
-    first_days = kind == "months" and bool((times.day <= _FIRST_DAYS).all())
+    first_days = kind == "months" and (pd.DatetimeIndex(times).day <= _FIRST_DAYS).all()
     until = last.normalize() if kind in _ENDS else now
     if frequency.alias == "W-MON" or kind in _BEGINS or first_days:
         until = pd.Timestamp(frequency.after(last, 1)[0]).normalize()
