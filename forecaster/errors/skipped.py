@@ -142,18 +142,6 @@ class Skipped:
         fields = {name: its for name, its in vars(self).items() if its is not None}
         return {**fields, "kind": self.kind.value, "reason": str(self)}
 
-    @staticmethod
-    def from_json(stored: object) -> "Skipped":
-        """Read the result of :meth:`to_json`, or the text that older versions have stored.
-
-        A kind that this version does not know becomes "other". Raises ValueError for anything else.
-        """
-        if isinstance(stored, str):
-            return Skipped(Kind.OTHER, detail=stored)
-        if isinstance(stored, dict) and stored.get("kind") not in list(Kind):
-            stored = {"kind": "other", "detail": stored.get("reason")}
-        return msgspec.convert(stored, Skipped)
-
 
 def skipped_to_json(skipped: Mapping[str, Skipped]) -> dict[str, dict[str, Any]]:
     """Return the reasons by series as plain values; see :meth:`Skipped.to_json`."""
@@ -161,14 +149,11 @@ def skipped_to_json(skipped: Mapping[str, Skipped]) -> dict[str, dict[str, Any]]
 
 
 def skipped_from_json(stored: Mapping[str, Any]) -> dict[str, Skipped]:
-    """Read the result of :func:`skipped_to_json`, also from older versions.
-
-    Raises ValueError for anything else.
-    """
+    """Read the result of :func:`skipped_to_json`. Raises ValueError for anything else."""
     skipped: dict[str, Skipped] = {}
     for name, reason in stored.items():
         try:
-            skipped[name] = Skipped.from_json(reason)
+            skipped[name] = msgspec.convert(reason, Skipped)
         except ValueError as error:
             raise ValueError(f"skipped: {name!r}: {error}") from error
     return skipped
