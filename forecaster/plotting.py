@@ -115,18 +115,14 @@ def _check_drawn(
 def _row_by_row(ax: "Axes", times: np.ndarray, ahead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the x of intraday rows and of the forecast, evenly spaced, without nights or weekends.
 
-    Ticks show the time, and the first row of each day also the day.
+    Ticks are at the first rows of days, or at several rows of one day.
     """
     every = pd.DatetimeIndex([*times, *ahead[1:]])
     at = np.arange(len(every))
     begins = np.append(True, every.normalize()[1:] != every.normalize()[:-1])
-    few = max(1, len(every) // 6)
-    ticks = at[begins] if begins.sum() > 6 else np.union1d(at[begins], at[::few])
+    ticks = at[begins] if begins.sum() > 2 else at[:: max(1, len(every) // 6)]
     ticks = ticks[:: max(1, len(ticks) // 9)]
-    close = np.append(np.diff(ticks) < few / 2, False)  # whether a tick is too near to the next one
-    ticks = ticks[~close | begins[ticks]]
-    labels = [f"{every[n]:%H:%M}" + (f"\n{every[n]:%d %b}" if begins[n] else "") for n in ticks]
-    ax.set_xticks(ticks, labels)
+    ax.set_xticks(ticks, [every[n].strftime("%H:%M\n%d %b") for n in ticks])
     ax.set_xlabel("time")
     return at[: len(times)], at[len(times) - 1 :]
 
