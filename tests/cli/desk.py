@@ -1,7 +1,9 @@
-"""A desk where ``daily`` works: a file of prices, a fitted home and the settings of the run."""
+"""A desk in the morning: a file of prices, a fitted home and the settings of a daily run."""
 
+import io
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -31,10 +33,29 @@ class Desk:
 
     def __init__(self, folder: Path):
         self.folder, self.home = folder, Home(folder / "home")
-        self.watch = folder / "daily.toml"
+        self.watch, self.path = folder / "daily.toml", folder / "p.csv"
+
+    def __call__(self, command, *options):
+        """Run a command with this home."""
+        return run(command, *options, "--home", self.home)
 
     def write(self, table: pd.DataFrame):
-        table.to_csv(self.folder / "p.csv", index=False)
+        table.to_csv(self.path, index=False)
+
+    def fit(self, *options):
+        done = self("fit", "--source", f"files:{self.path}", *options)
+        assert done.exit_code == 0, done.output
+        return self
+
+    def ingest(self, table: pd.DataFrame | None = None, *options):
+        """Ingest the file, with other content if that is given."""
+        if table is not None:
+            self.write(table)
+        return self("ingest", "--source", f"files:{self.path}", *options)
+
+    def forecasts(self, *options) -> pd.DataFrame:
+        done = self("predict", *options, "--format", "csv")
+        return pd.read_csv(io.StringIO(done.stdout))
 
     def until(self, day: str, table: pd.DataFrame = TABLE):
         self.write(table[table["date"] <= day])
@@ -52,27 +73,27 @@ class Desk:
     def alarms(self) -> list[tuple[str, str | None]]:
         return [(alarm["kind"], alarm["series"]) for alarm in self.summary()["alarms"]]
 
+    def borrowed(self) -> "Iterator[Desk]":
+        """Yield the desk, and restore it afterwards, under the same path."""
+        kept = self.folder.with_name("kept")
+        shutil.copytree(self.folder, kept)
+        yield self
+        shutil.rmtree(self.folder)
+        kept.rename(self.folder)
+
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory, settings):
     desk = Desk(tmp_path_factory.mktemp("desk"))
     desk.until(DAYS[309])
-    source = f"files:{desk.folder / 'p.csv'}"
-    done = run("fit", "--source", source, "--config", settings, "--start-from", "pooled",
-               "--home", desk.home)  # fmt: skip
-    assert done.exit_code == 0, done.output
     desk.watch.write_text(WATCH)
-    return desk
+    return desk.fit("--config", settings, "--start-from", "pooled")
 
 
 @pytest.fixture
 def desk(fitted):
-    """The desk after the fit, as it was, under the same path."""
-    kept = fitted.folder.with_name("kept")
-    shutil.copytree(fitted.folder, kept)
-    yield fitted
-    shutil.rmtree(fitted.folder)
-    kept.rename(fitted.folder)
+    """The desk after the fit, as it was."""
+    yield from fitted.borrowed()
 
 
 def renamed(table: pd.DataFrame, *, since: str | None = None) -> pd.DataFrame:

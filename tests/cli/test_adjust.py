@@ -8,7 +8,7 @@ from forecaster.files import Home
 from forecaster.ingest import Store, proposals
 from forecaster.ingest.review import adjusting
 from forecaster.series import Panel
-from tests.cli.test_every_morning import BAR, Mornings
+from tests.cli.desk import BAR, Desk
 from tests.conftest import prices
 from tests.ingest.older import written
 
@@ -79,13 +79,13 @@ def test_a_crash_and_moves_of_one_asset_or_of_two_series_are_no_other_currency()
 
 @pytest.fixture
 def mornings(tmp_path):
-    return Mornings(tmp_path)
+    return Desk(tmp_path)
 
 
 def closes(mornings, name: str = "T3") -> pd.DataFrame:
-    done = mornings("export", name, "--output", mornings.path.parent / "e.csv", "--overwrite")
+    done = mornings("export", name, "--output", mornings.folder / "e.csv", "--overwrite")
     assert done.exit_code == 0, done.output
-    return pd.read_csv(mornings.path.parent / "e.csv")
+    return pd.read_csv(mornings.folder / "e.csv")
 
 
 def test_it_is_said_and_applied_on_request_also_to_what_arrives_later(mornings):
@@ -137,8 +137,8 @@ def test_a_real_move_is_dismissed_and_proposed_no_more(mornings, settings):
     table = pd.concat([split(0.5), split(2, "T5")[lambda t: t["ticker"] == "T5"]])
     table = table.drop_duplicates(["ticker", "date"], keep="last")
     assert mornings.ingest(table).exit_code == 0
-    raw, fit = closes(mornings), ("fit", "--source", f"files:{mornings.path}", "--config", settings)
-    assert mornings(*fit).exit_code == 0
+    raw = closes(mornings)
+    mornings.fit("--config", settings)
     said = mornings("predict", "T3", "--end", DAYS[-1]).stderr
     assert f"before {DAY}: its open was" in said and "forecaster adjust" in said
     done = mornings("adjust", "t3", "--dismiss")

@@ -2,7 +2,6 @@
 
 import io
 import re
-import shutil
 from unittest.mock import Mock
 
 import numpy as np
@@ -11,59 +10,24 @@ import pytest
 
 from forecaster.ingest import refreshing as updating
 from forecaster.pipeline.forecast_table import COLUMNS
-from tests.conftest import prices, run
+from tests.cli.desk import BAR, DAYS, NAMES, ROWS, TABLE, Desk
+from tests.conftest import prices
 
-ROWS, NAMES = 330, ("AAA", "BBB", "CCC")
-TABLE = pd.concat([prices(name, ROWS) for name in NAMES])
-DAYS = sorted(TABLE["date"].unique())
-BAR = ["open", "high", "low", "close"]
 LEARNED, LAST = DAYS[299], DAYS[-1]  # the end of the fit, and of the file
-
-
-class Mornings:
-    """A home with a file of prices, and a model that was fitted on its first 300 days."""
-
-    def __init__(self, folder):
-        self.path, self.home = folder / "p.csv", folder / "home"
-
-    def __call__(self, command, *options):
-        """Run a command with this home."""
-        return run(command, *options, "--home", self.home)
-
-    def write(self, table):
-        table.to_csv(self.path, index=False)
-
-    def ingest(self, table=None, *options):
-        """Ingest the file, with other content if that is given."""
-        if table is not None:
-            self.write(table)
-        return self("ingest", "--source", f"files:{self.path}", *options)
-
-    def forecasts(self, *options) -> pd.DataFrame:
-        done = self("predict", *options, "--format", "csv")
-        return pd.read_csv(io.StringIO(done.stdout))
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory, settings):
-    mornings = Mornings(tmp_path_factory.mktemp("first"))
-    mornings.write(TABLE)
-    fitted = mornings(
-        "fit", "--source", f"files:{mornings.path}", "--end", LEARNED, "--config", settings,
-        "--start-from", "pooled",
-    )  # fmt: skip
-    assert fitted.exit_code == 0, fitted.output
-    return mornings
+    """A desk with a model that was fitted on the first 300 days of its file."""
+    desk = Desk(tmp_path_factory.mktemp("first"))
+    desk.write(TABLE)
+    return desk.fit("--end", LEARNED, "--config", settings, "--start-from", "pooled")
 
 
 @pytest.fixture
 def mornings(first):
-    """The home after the fit, as it was, under the same path."""
-    kept = first.path.parent.with_name("kept")
-    shutil.copytree(first.path.parent, kept)
-    yield first
-    shutil.rmtree(first.path.parent)
-    kept.rename(first.path.parent)
+    """The desk after the fit, as it was."""
+    yield from first.borrowed()
 
 
 def test_an_end_of_the_forecast_forgets_what_came_after_it(mornings):
@@ -76,9 +40,9 @@ def test_an_end_of_the_forecast_forgets_what_came_after_it(mornings):
 
 def test_what_is_forecast_from_the_past_is_not_in_the_record(mornings):
     assert mornings("predict", "--all", "--end", DAYS[310]).exit_code == 0
-    assert not list((mornings.home / "record").rglob("*.parquet"))
+    assert not list(mornings.home.record.rglob("*.parquet"))
     assert mornings("predict", "--all").exit_code == 0
-    assert len(list((mornings.home / "record").rglob("*.parquet"))) == 1
+    assert len(list(mornings.home.record.rglob("*.parquet"))) == 1
 
 
 def only(*names: str, until: str | None = None) -> pd.DataFrame:
@@ -148,13 +112,11 @@ def late_by(count: int) -> pd.DataFrame:
     return pd.concat([only("AAA", "CCC"), only("BBB", until=DAYS[-1 - count])])
 
 
-def begun(tmp, table, settings, *options):
+def begun(folder, table, settings):
     """Fit on a file, in a home of its own."""
-    mornings = Mornings(tmp)
-    mornings.write(table)
-    done = mornings("fit", "--source", f"files:{mornings.path}", "--config", settings, *options)
-    assert done.exit_code == 0, done.output
-    return mornings
+    desk = Desk(folder)
+    desk.write(table)
+    return desk.fit("--config", settings)
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])
@@ -301,10 +263,10 @@ def test_a_fixed_layout_has_the_same_columns_and_numbers_whatever_is_asked_for(m
         q50=fixed["median"]
     )
     assert (quantiles.sort_index(axis=1).diff(axis=1).iloc[:, 1:] > 0).all(axis=None)
-    (kept, *_) = (mornings.home / "record").rglob("*.parquet")
+    (kept, *_) = mornings.home.record.rglob("*.parquet")
     assert not [name for name in pd.read_parquet(kept) if "-q-" in str(name)]
     assert set(fixed["origin"]) == {LAST} and set(fixed["run"]) == set(again["run"])
-    book = mornings.home.parent / "f.xlsx"
+    book = mornings.folder / "f.xlsx"
     assert mornings("predict", "--all", "--layout", "fixed", "--output", book).exit_code == 0
     assert list(pd.read_excel(book)) == [*COLUMNS]
     flags = fixed.fillna({"flags": ""}).groupby("unique_id")["flags"].first()
@@ -334,7 +296,7 @@ INTO = ["--output", "sql:sqlite:///{folder}/none.db#forecasts"]
     ],
 )  # fmt: skip
 def test_an_output_that_cannot_be_says_why(first, options, message):
-    folder = first.home.parent
+    folder = first.folder
     done = first("predict", "AAA", *(option.format(folder=folder) for option in options))
     said = " ".join(done.stderr.split())
     assert done.exit_code == 2 and not done.stdout and message in said, done.output
