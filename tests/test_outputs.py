@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import UsageError
-from forecaster.files import PAGES, PICTURES, check_output, check_parent, excel_writer
+from forecaster.files import check_output, excel_writer
 from tests.messages import refuses
 
 TABLE = pd.DataFrame(
@@ -40,26 +40,6 @@ def test_the_ending_says_the_format(tmp_path, name, form):
     assert check_output(tmp_path / "a.data", form=form).form == form
     with refuses(UsageError):
         check_output(tmp_path / name, form="other")
-
-
-def test_what_cannot_be_written_is_refused(tmp_path):
-    with refuses(UsageError):
-        check_output(tmp_path / "a.xls")
-    with refuses(UsageError):
-        check_output(tmp_path / "a.txt")  # not written as CSV without a word
-    with refuses(UsageError):
-        check_output(tmp_path / "a.txt", formats=True)
-    with refuses(UsageError):
-        check_output(tmp_path / "a", PICTURES, option="--plot")
-    with refuses(UsageError):
-        check_output(tmp_path / "a.csv", PAGES)
-    with refuses(UsageError):
-        check_output(tmp_path)
-    with refuses(UsageError):
-        check_output(tmp_path / "none" / "a.csv")
-    with refuses(UsageError):
-        check_parent(tmp_path / "none" / "a")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_replaced_only_when_asked(tmp_path):

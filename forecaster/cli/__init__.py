@@ -46,14 +46,19 @@ class _Commands(click.Group):
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and exit with its code."""
+        """Run the command, and exit with the code that it returns, or that of its error.
+
+        A note of an interruption or of an error says how to go on.
+        """
         try:
             with stoppable(), quiet_libraries():
-                return super().invoke(ctx)
+                ctx.exit(super().invoke(ctx) or 0)
         except ForecasterError as error:
             stored = isinstance(error, WriteError | StoreError)
             elsewhere = stored and isinstance(error.__cause__, OSError)
-            say(f"Error: {error}{' (--home for data and models)' if elsewhere else ''}")
+            notes = getattr(error, "__notes__", ()) if stored else ()  # libraries add some, too
+            where = " (--home for data and models)" if elsewhere else ""
+            say(f"Error: {'. '.join([str(error), *notes])}{where}")
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             raise  # click ends quietly
@@ -72,8 +77,9 @@ class _Commands(click.Group):
             )
             ctx.exit(1)
         except KeyboardInterrupt as error:
+            again = ["Nothing is left half-written; run the same command again."]
             with contextlib.suppress(OSError):  # the terminal may be gone
-                say(f"{word(error)}. Nothing is left half-written; run the same command again.")
+                say(" ".join([f"{word(error)}.", *getattr(error, "__notes__", again)]))
             ctx.exit(exit_code(error))
 
 

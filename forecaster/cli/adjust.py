@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import home_option, say, show, stored_option
-from forecaster.errors import UsageError
+from forecaster.cli.shared import home_option, refuse, say, show, stored_option
 
 if TYPE_CHECKING:
     from forecaster.files import Home
@@ -60,7 +59,7 @@ def adjust(
     from forecaster.ingest import adjust_by, find_store, proposed
 
     chosen, by = everything or bool(tickers), factor is not None
-    for wrong, why in (
+    refuse(
         (everything and tickers, "name tickers, or use --all for every proposal (not both)"),
         (undo and not chosen, "--undo: name tickers, or use --all"),
         (dismiss and not chosen, "--dismiss: name tickers, or use --all"),
@@ -69,9 +68,7 @@ def adjust(
          "--factor and --before go together: by how much, and before which day"),
         (by and len(tickers) != 1, "--factor: name one ticker, without --all"),
         (undo and dismiss, "--undo forgets, and --dismiss remembers; leave one of them out"),
-    ):  # fmt: skip
-        if wrong:
-            raise UsageError(why)
+    )  # fmt: skip
     if factor is not None and before is not None:
         day, name = before.date(), tickers[0]
         return _show(adjust_by(home, name, factor, day, source, split=volume, on_wait=say)[1])

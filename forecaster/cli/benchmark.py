@@ -2,15 +2,16 @@
 
 import dataclasses
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster.cli.printing import console, print_table
-from forecaster.cli.shared import overwrite_option, say
-from forecaster.files import Output, check_output
+from forecaster.cli.printing import print_table
+from forecaster.cli.shared import overwrite_option, refuse, say
+from forecaster.files import check_output
 
 if TYPE_CHECKING:
     from forecaster.benchmark import Job, Result
@@ -27,27 +28,16 @@ _AGAINST = ("torch-pool", "torch", "vmap", "ours-no-kernel", "ours-float32")
 @click.option("--features", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--windows", type=click.IntRange(1), default=352, show_default=True)
 @click.option("--members", type=click.IntRange(1), default=32, show_default=True)
-@click.option(
-    "--precision",
-    type=click.Choice(["float32", "bfloat16"]),
-    default="float32",
-    show_default=True,
-    help="Precision of the LSTMs' matrix products; in PyTorch by autocast.",
-)
+@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32",
+              show_default=True, help="Precision of the LSTMs' matrix products; in PyTorch by "
+              "autocast.")  # fmt: skip
 @click.option("--epochs", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--repeats", type=click.IntRange(1), default=3, show_default=True)
-@click.option(
-    "--against",
-    type=click.Choice(_AGAINST),
-    multiple=True,
-    help="Compare with a PyTorch process per core, PyTorch on one thread, a plain vmap, or this "
-    "program without its compiled kernel or in float32; may be repeated.  [default: all]",
-)
-@click.option(
-    "--suite",
-    is_flag=True,
-    help="Time six networks from small to large; takes minutes.",
-)
+@click.option("--against", type=click.Choice(_AGAINST), multiple=True, help="Compare with a "
+              "PyTorch process per core, PyTorch on one thread, a plain vmap, or this program "
+              "without its compiled kernel or in float32; may be repeated.  "
+              "[default: all]")  # fmt: skip
+@click.option("--suite", is_flag=True, help="Time six networks from small to large; takes minutes.")
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path),
               help="Write the results: .csv, .json, .parquet or .xlsx.")  # fmt: skip
 @overwrite_option
@@ -73,24 +63,32 @@ def benchmark(
       forecaster benchmark --suite --precision bfloat16 --against ours-float32
     """
     file = output and check_output(output, overwrite=overwrite)
-    _check(sizes)
+    precision = sizes["precision"]
+    refuse(
+        (sizes["windows"] < sizes["batch"],
+         f"--windows: expected at least one batch, {sizes['batch']} windows; got "
+         f"{sizes['windows']}"),
+        (precision != "float32" and sizes["network"] != "lstm",
+         f"--precision: expected float32 with --network {sizes['network']}; got {precision}"),
+    )  # fmt: skip
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leaves memory to PyTorch
+    import pandas as pd
+
     from forecaster.benchmark import Job, available, compare
     from forecaster.benchmark import suite as all_sizes
 
-    if sizes["precision"] == "float32":
+    if precision == "float32":
         against = tuple(name for name in against or _AGAINST if name != "ours-float32")
     methods, advice = available(against or _AGAINST)
     if advice:
         say(advice)
-    say(_kernel(sizes["precision"]))
+    say(_kernel(precision))
 
     def show(method: str, repeat: int) -> None:
-        if console().is_terminal:
+        if sys.stderr.isatty():
             say(f"  {method}, repeat {repeat + 1} of {repeats}")
 
     results: list[Result] = []
-    precision = sizes["precision"]
     jobs = all_sizes() if suite else [Job(**sizes)]
     if precision != "float32":  # networks without LSTMs do not change with it
         jobs = [dataclasses.replace(j, precision=precision) for j in jobs if j.network == "lstm"]
@@ -99,21 +97,9 @@ def benchmark(
         _print_comparison(job, compared)
         results += compared
     if file is not None:
-        _write(file, results)
-
-
-def _check(sizes: dict[str, Any]) -> None:
-    """Raise BadParameter if the sizes contradict each other."""
-    if sizes["windows"] < sizes["batch"]:
-        raise click.BadParameter(
-            f"expected at least one batch, {sizes['batch']} windows; got {sizes['windows']}",
-            param_hint="--windows",
-        )
-    if sizes["precision"] != "float32" and sizes["network"] != "lstm":
-        raise click.BadParameter(
-            f"expected float32 with --network {sizes['network']}; got {sizes['precision']}",
-            param_hint="--precision",
-        )
+        table = pd.DataFrame([dataclasses.asdict(result) for result in results])
+        file.write_table(table.drop(columns="loss_difference").round(6))
+        say(f"Wrote {file.path}")
 
 
 def _kernel(precision: str) -> str:
@@ -135,11 +121,3 @@ def _print_comparison(job: "Job", results: Sequence["Result"]) -> None:
         for result in results
     ]  # fmt: skip
     print_table(f"{job}: {job.members} networks", headings, rows)
-
-
-def _write(file: Output, results: Sequence["Result"]) -> None:
-    import pandas as pd
-
-    table = pd.DataFrame([dataclasses.asdict(result) for result in results])
-    file.write_table(table.drop(columns="loss_difference").round(6))
-    say(f"Wrote {file.path}")

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
               metavar="SECONDS", help="Time to wait for another daily run to end.")  # fmt: skip
 @click.option("--example", is_flag=True, help="Print a file to start from, with all settings.")
 @home_option
-@click.pass_context
 def daily(
-    ctx: click.Context,
     *,
     file: Path | None,
     quiet: bool,
@@ -31,7 +29,7 @@ def daily(
     wait: float,
     example: bool,
     home: "Home",
-) -> None:
+) -> int:
     """Update prices, forecast, score past forecasts and raise alarms, all in one.
 
     FILE.toml says what is watched; --example prints one. A model must have been fitted. An
@@ -51,7 +49,8 @@ def daily(
     from forecaster.files import check_output
 
     if example:
-        return click.echo(EXAMPLE, nl=False)
+        click.echo(EXAMPLE, nl=False)
+        return 0
     if file is None:
         raise UsageError(
             "name the file that says what is watched, such as `forecaster daily daily.toml`; "
@@ -70,4 +69,4 @@ def daily(
         show(line)
     for line in [*([] if quiet else summary.notices), *summary.wrong()]:
         say(line)
-    ctx.exit(summary.state.exit_code)
+    return summary.state.exit_code

@@ -1,6 +1,6 @@
 """``forecaster evaluate`` and ``forecaster report``."""
 
-from collections.abc import Callable
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from forecaster.cli.fit_options import (
 )
 from forecaster.cli.shared import (
     PARTLY,
+    groups_option,
     home_option,
     name_stale,
     overwrite_option,
@@ -26,19 +27,15 @@ from forecaster.cli.shared import (
     show,
 )
 from forecaster.errors import listed
-from forecaster.files import PAGES, check_output, check_parent, from_text
+from forecaster.files import PAGES, check_output, check_parent
 
 if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation
     from forecaster.files import Home
+    from forecaster.ingest import Groups
     from forecaster.pipeline import Calls
 
 _FOR_PAGES = 0.25  # figures and report are made if the tables take less than this part of memory
-_groups_option = click.option(
-    "--groups",
-    metavar="FILE.csv",
-    help="Groups to summarise, such as sectors: a CSV with the columns ticker and group.",
-)
 
 
 @click.command()
@@ -63,10 +60,11 @@ _groups_option = click.option(
 @click.option("--resume", is_flag=False, flag_value=THE_ONLY, metavar="[NAME]",
               help="Continue an interrupted evaluation; NAME chooses one of several "
               "(see `status`).")  # fmt: skip
-@click.option("--output", metavar="DIR", help="Folder for the results; must not exist.  "
+@click.option("--output", type=click.Path(path_type=Path), metavar="DIR",
+              help="Folder for the results; must not exist.  "
               "[default: evaluations/DATE under --home]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an evaluation in --output.")
-@_groups_option
+@groups_option("to summarise")
 @home_option
 @click.pass_context
 def evaluate(
@@ -81,14 +79,14 @@ def evaluate(
     refit: int,
     ends: str,
     seed: int,
-    output: str | None,
-    groups: str | None,
+    output: Path | None,
+    groups: "Groups | None",
     ray: str | None,
-    memory: str | None,
+    memory: int | None,
     resume: str | None,
     *,
     overwrite: bool,
-) -> None:
+) -> int:
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
     Networks learn only from data up to the first cutoff (with --refit, up to the cutoff at which
@@ -107,42 +105,32 @@ def evaluate(
       forecaster evaluate --source files:meters.parquet --memory 4GB
       forecaster evaluate --resume
     """
-    if resume is not None:
-        return _resume(ctx, home, resume or None, ray)
     from forecaster.evaluation import BacktestOptions
     from forecaster.forecasting import Config
-    from forecaster.ingest import read_groups
-    from forecaster.pipeline import evaluate_from_home, parse_memory
+    from forecaster.pipeline import evaluate_from_home, resume_evaluation
     from forecaster.report import check_uplot
+
+    if resume is not None:
+        refuse_others(ctx, "resume", "continues with the options given at first", "ray")
+        with working("evaluate", ray) as work:
+            return _finish(resume_evaluation(home, resume or None, _calls(work, None)))
 
     checked = Config.from_dict(settings, ctx.params["config"] or "options")
     names = [name.strip() for name in baselines.split(",") if name.strip()]
     if output is not None:
-        check_parent(Path(output))
-    grouped = read_groups(from_text(groups)) if groups is not None else None
+        check_parent(output)
     request, membership = data.open()
     check_uplot()
-    budget = None if memory is None else parse_memory(memory)
     backtest = BacktestOptions(
         windows, step, tuple(names), refit or False, seed, torch_sample, membership, ends,
-        groups=grouped,
+        groups=groups,
     )  # fmt: skip
     with working("evaluate", ray) as work:
         evaluation = evaluate_from_home(
             home, request, checked, backtest,
-            folder=Path(output) if output else None, overwrite=overwrite, memory=budget,
-            calls=_calls(work, budget),
+            folder=output, overwrite=overwrite, memory=memory, calls=_calls(work, memory),
         )  # fmt: skip
-    _print_result(ctx, evaluation)
-
-
-def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None) -> None:
-    refuse_others(ctx, "resume", "continues with the options given at first", but="ray")
-    from forecaster.pipeline import resume_evaluation
-
-    with working("evaluate", ray) as work:
-        evaluation = resume_evaluation(home, name, _calls(work, None))
-    _print_result(ctx, evaluation)
+    return _finish(evaluation)
 
 
 def _calls(work: Work, memory: int | None) -> "Calls":
@@ -152,58 +140,57 @@ def _calls(work: Work, memory: int | None) -> "Calls":
 
     torch, forecast = map(work.bar.counting, ("PyTorch", "Forecasting"))
     evaluating = BacktestCallbacks(torch=torch, forecast=forecast)
-    return Calls(_pages_within(memory), work.executor, work.callbacks, evaluating)
+    pages = functools.partial(_write_pages, memory)
+    return Calls(pages, work.executor, work.callbacks, evaluating)
 
 
-def _pages_within(memory: int | None) -> "Callable[[Evaluation], None]":
-    """Return a function that adds figures and report if the evaluation's tables fit into memory."""
+def _write_pages(memory: int | None, evaluation: "Evaluation") -> None:
+    """Add figures, tables and the report to an evaluation if its tables fit into memory."""
+    from forecaster.evaluation import Evaluation, bytes_of_tables
+    from forecaster.machine import free_memory
+    from forecaster.report import build_report, write_figures, write_tables
 
-    def finish(evaluation: "Evaluation") -> None:
-        from forecaster.evaluation import Evaluation, bytes_of_tables
-        from forecaster.machine import free_memory
-
-        need, free = bytes_of_tables(evaluation.folder), memory or free_memory()
-        if need < _FOR_PAGES * free:
-            return _write_pages(Evaluation.read(evaluation.folder))
-        say(
+    need, free = bytes_of_tables(evaluation.folder), memory or free_memory()
+    if need >= _FOR_PAGES * free:
+        return say(
             f"No figures and no report: the tables of {evaluation.summary.series:,} series take "
             f"about {need / 1e9:.1f} GB in memory; `forecaster report DIR` makes the report on a "
             f"machine with {need / _FOR_PAGES / 1e9:.0f} GB. The tables are saved as Parquet."
         )
-
-    return finish
-
-
-def _write_pages(evaluation: "Evaluation") -> None:
-    """Add figures, tables and the report to an evaluation's folder."""
-    from forecaster.report import build_report, write_figures, write_tables
-
+    evaluation = Evaluation.read(evaluation.folder)
     write_figures(evaluation)
     write_tables(evaluation)
     build_report(evaluation)
 
 
-def _print_result(ctx: click.Context, evaluation: "Evaluation") -> None:
+def _finish(evaluation: "Evaluation") -> int:
+    """Print the verdict, and return the exit code."""
     _print_verdict(evaluation)
     page = evaluation.folder / "report.html"
     show(f"Report: {page}" if page.exists() else f"Tables: {evaluation.folder}")
-    name_stale(evaluation.summary.provenance.stale or {})
-    say_reasons("Skipped {}:", evaluation.summary.skipped)
-    for baseline, failed in evaluation.summary.failed.items():
-        say_reasons(f"{baseline} failed on {{}}:", failed)
     summary = evaluation.summary
+    name_stale(summary.provenance.stale or {})
+    say_reasons("Skipped {}:", summary.skipped)
+    for baseline, failed in summary.failed.items():
+        say_reasons(f"{baseline} failed on {{}}:", failed)
     partly = summary.skipped or summary.provenance.stale or summary.model in summary.failed
-    ctx.exit(PARTLY if partly else 0)
+    return PARTLY if partly else 0
 
 
 @click.command()
 @click.argument("folder", required=False, metavar="[DIR]")
-@click.option("--output", metavar="FILE.html", help="[default: report.html in DIR]")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE.html",
+              help="[default: report.html in DIR]")  # fmt: skip
 @overwrite_option
-@_groups_option
+@groups_option("to summarise")
 @home_option
 def report(
-    home: "Home", folder: str | None, output: str | None, groups: str | None, *, overwrite: bool
+    *,
+    home: "Home",
+    folder: str | None,
+    output: Path | None,
+    groups: "Groups | None",
+    overwrite: bool,
 ) -> None:
     """Rebuild the HTML report of an evaluation, by default of the latest under --home.
 
@@ -215,15 +202,14 @@ def report(
       forecaster report dow --output dow.html
       forecaster report dow --groups sectors.csv
     """
-    page = check_output(Path(output), PAGES, overwrite=overwrite) if output else None
+    page = output and check_output(output, PAGES, overwrite=overwrite)
     from forecaster.evaluation import Evaluation
-    from forecaster.ingest import read_groups
     from forecaster.report import build_report, write_groups
 
     evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation())
     if groups is not None:
         ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
-        evaluation = evaluation.grouped(read_groups(from_text(groups)).of(ids))
+        evaluation = evaluation.grouped(groups.of(ids))
     if page is None:
         written = build_report(evaluation)
     else:
@@ -232,12 +218,8 @@ def report(
     _print_verdict(evaluation)
     show(f"Report: {written}")
     if evaluation.summary.groups:
-        show(f"Groups: {write_groups(evaluation, _groups_beside(written))}")
-
-
-def _groups_beside(page: Path) -> Path:
-    """Return the file for a page's groups: ``groups.csv``, or one named after the page."""
-    return page.with_name("groups.csv" if page.name == "report.html" else f"{page.stem}-groups.csv")
+        name = "groups.csv" if written.name == "report.html" else f"{written.stem}-groups.csv"
+        show(f"Groups: {write_groups(evaluation, written.with_name(name))}")
 
 
 def _print_verdict(evaluation: "Evaluation") -> None:

@@ -14,7 +14,7 @@ from forecaster.cli.fit_options import (
     settings_options,
     working,
 )
-from forecaster.cli.printing import console, print_table, show_facts
+from forecaster.cli.printing import print_table, show_facts
 from forecaster.cli.shared import (
     PARTLY,
     bars,
@@ -23,6 +23,8 @@ from forecaster.cli.shared import (
     read_tickers,
     say,
     say_reasons,
+    show,
+    was_given,
 )
 from forecaster.errors import UsageError, listed, printable
 
@@ -67,9 +69,9 @@ def fit(
     tune: bool,
     ray: str | None,
     run: str | None,
-    memory: str | None,
+    memory: int | None,
     seed: int,
-) -> None:
+) -> int:
     """Train the networks of all series at the same time.
 
     The latest rows (--validation) of each series are held back: they decide when its training
@@ -97,64 +99,58 @@ def fit(
         return _update(ctx, home, update or None, ray)
     if older_than is not None or alarmed:
         raise UsageError("--older-than and --alarmed choose the series of --update; add it")
-    if resume is not None:
-        return _resume(ctx, home, resume or None, ray)
     if discard is not None:
-        return _discard(ctx, home, discard)
+        from forecaster.storage import discard as remove
+
+        refuse_others(ctx, "discard", "trains nothing")
+        remove(home, discard)
+        show(f"Removed {discard}")
+        return 0
     from forecaster.files import make_folder
     from forecaster.forecasting import Config
-    from forecaster.pipeline import fit_to_home, parse_memory
+    from forecaster.pipeline import fit_to_home, resume_fit
 
+    if resume is not None:
+        why = "continues with the settings and the shards that the fit began with"
+        refuse_others(ctx, "resume", why, "ray")
+        with working("fit", ray) as work:
+            result = resume_fit(
+                home, resume or None, executor=work.executor, callbacks=work.callbacks
+            )
+        return _finish(result)
     if tune:
         _check_tuned(settings)
-    where = ctx.params["config"] or "options"
     if run is not None:
         home.check_new_name(run, fits=False)
-    checked = Config.from_dict(settings, where)
+    checked = Config.from_dict(settings, ctx.params["config"] or "options")
     request, _ = data.open()
     make_folder(home.folder)
-    budget = None if memory is None else parse_memory(memory)
     with working("fit", ray) as work:
         result = fit_to_home(
             home, request, checked, seed,
-            tune=tune, run=run, memory=budget, executor=work.executor, callbacks=work.callbacks,
+            tune=tune, run=run, memory=memory, executor=work.executor, callbacks=work.callbacks,
         )  # fmt: skip
-    _finish(ctx, result)
+    return _finish(result)
 
 
-def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None) -> None:
-    if ctx.params["memory"] is not None:
-        raise UsageError(
-            "--resume continues with the shards that the fit began with; leave out --memory, or "
-            "start again without --resume"
-        )
-    why = "continues with the settings of the interrupted fit"
-    refuse_others(ctx, "resume", why, but="ray")
-    from forecaster.pipeline import resume_fit
-
-    with working("fit", ray) as work:
-        result = resume_fit(home, name, executor=work.executor, callbacks=work.callbacks)
-    _finish(ctx, result)
-
-
-def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | None) -> None:
+def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | None) -> int:
     """Train the networks of a run on."""
-    allowed = ("ray", "older_than", "alarmed", "tickers", "run", "seed")
-    refuse_others(ctx, "update", "trains with the settings of the run and what is stored", allowed)
-    from click.core import ParameterSource
-
+    refuse_others(
+        ctx, "update", "trains with the settings of the run and what is stored",
+        "ray", "older_than", "alarmed", "tickers", "run", "seed",
+    )  # fmt: skip
     from forecaster.files import run_name
+    from forecaster.forecasting import comparison
     from forecaster.pipeline import update_run
     from forecaster.series import names_in_short
 
-    given = ctx.get_parameter_source("seed") is ParameterSource.COMMANDLINE
     params = ctx.params
     wanted, _ = read_tickers(params["tickers"])
     with cluster(ray) as executor, bars() as bar:
         result = update_run(
             home, before, wanted, older_than=params["older_than"], alarmed=params["alarmed"],
-            seed=params["seed"] if given else None, name=params["run"], executor=executor,
-            on_training=bar.training, on_notice=say,
+            seed=params["seed"] if was_given(ctx, "seed") else None, name=params["run"],
+            executor=executor, on_training=bar.training, on_notice=say,
         )  # fmt: skip
     report, names, folder = result.run.index.report, result.series, result.run.folder
     rest = len(report) - len(names)
@@ -163,14 +159,14 @@ def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | Non
             "Continues": f"run {result.before}",
             "Updated": f"{len(names):,} series: {names_in_short(names)}",
             "As before": f"{rest:,} series",
-            "Error": _error(report.loc[names]),
             "Time": f"{result.seconds:.1f} s",
             "Run": run_name(folder),
             "Saved": str(folder),
         }
     )
+    _print_comparison(comparison(report.loc[names], result.seconds))
     name_stale(result.gone)
-    ctx.exit(PARTLY if result.gone else 0)
+    return PARTLY if result.gone else 0
 
 
 def _check_tuned(settings: dict[str, Any]) -> None:
@@ -183,15 +179,7 @@ def _check_tuned(settings: dict[str, Any]) -> None:
             )
 
 
-def _discard(ctx: click.Context, home: "Home", name: str) -> None:
-    refuse_others(ctx, "discard", "trains nothing")
-    from forecaster.storage import discard
-
-    discard(home, name)
-    click.echo(f"Removed {name}")
-
-
-def _finish(ctx: click.Context, fit: "SavedFit") -> None:
+def _finish(fit: "SavedFit") -> int:
     _print_summary(fit)
     name_stale(fit.stale)
     say_reasons("Skipped {}:", fit.model.skipped)
@@ -201,7 +189,7 @@ def _finish(ctx: click.Context, fit: "SavedFit") -> None:
             f"kept; `forecaster fit --resume {fit.again}` tries the others again and makes a "
             "run of all series."
         )
-    ctx.exit(PARTLY if fit.model.skipped or fit.stale else 0)
+    return PARTLY if fit.model.skipped or fit.stale else 0
 
 
 def _print_summary(fit: "SavedFit") -> None:
@@ -226,8 +214,6 @@ def _print_summary(fit: "SavedFit") -> None:
         "Left out": wrong if kinds else "",
         "Market": listed(config.indices),
         "Covariates": _covariates(model, report),
-        "Error": _error(report),
-        **(_choices(report) if made.get("tuned") else {}),
         "Time": f"{fit.seconds:.1f} s, {made['training_seconds']:.1f} s of it training",
         "Run": run_name(fit.folder),
         "Saved": str(fit.folder),
@@ -235,7 +221,7 @@ def _print_summary(fit: "SavedFit") -> None:
     show_facts({name: text for name, text in shown.items() if text})
     _print_comparison(comparison(report, made["training_seconds"]))
     if worse := worse_than_simple(report):
-        console().print(printable(worse), style="red", soft_wrap=True)
+        click.secho(printable(worse), fg="red")
 
 
 def _print_comparison(table: "pd.DataFrame") -> None:
@@ -250,17 +236,6 @@ def _print_comparison(table: "pd.DataFrame") -> None:
     ]
     title = f"On the rows held back of {table.attrs['series']:,} series"
     print_table(title, ["by", *units], rows, numbers=True)
-
-
-def _error(report: "pd.DataFrame") -> str:
-    """Return the median error over the validation span, relative to simple forecasts."""
-    if report["mae_relative_to_naive"].isna().all():
-        return "unknown; no series has outcomes to compare with"
-    text = f"{report['mae_relative_to_naive'].median():.4f} times that of 'unchanged'"
-    seasonal = report["mae_relative_to_seasonal_naive"]
-    if seasonal.notna().any():
-        text += f", {seasonal.median():.4f} times that of the season before"
-    return f"{text} (median over series, validation span)"
 
 
 def _networks(model: "Model", report: "pd.DataFrame") -> str:
@@ -304,15 +279,3 @@ def _covariates(model: "Model", report: "pd.DataFrame") -> str:
         ahead[-1] += ": no effect was found, so not used"
     parts = {"known ahead": ahead, "of each series": [*known.numbers, *known.words]}
     return "; ".join(f"{', '.join(names)} ({what})" for what, names in parts.items() if names)
-
-
-def _choices(report: "pd.DataFrame") -> dict[str, str]:
-    """Return the settings that a search chose, with the number of series for each."""
-    counts = {
-        name: report[name].value_counts().sort_index()
-        for name in ("hidden", "learning_rate", "weight_decay")
-    }
-    return {
-        f"Chose {name.replace('_', ' ')}": ", ".join(f"{v:g} ({n})" for v, n in column.items())
-        for name, column in counts.items()
-    }

@@ -2,7 +2,8 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,15 +17,16 @@ from forecaster.cli.shared import (
     as_columns,
     bars,
     covariate_options,
+    covariates_of,
     read_tickers,
     say,
+    was_given,
 )
-from forecaster.cli.stopping import exit_code, word
 from forecaster.errors import UsageError, WriteError
 from forecaster.forecasting import ENCODINGS, MODELS, TRANSFORMS
 
 if TYPE_CHECKING:
-    from forecaster.ingest import CovariateFiles, Membership
+    from forecaster.ingest import Membership
     from forecaster.pipeline import Callbacks, DataRequest
     from forecaster.storage import UnfinishedFit
     from forecaster.swarm import Executor
@@ -45,7 +47,8 @@ class Data(NamedTuple):
     decimal: str | None
     columns: tuple[str, ...]
     date_format: str | None
-    covariates: "CovariateFiles"
+    static: Path | None
+    future: Path | None
 
     def open(self) -> "tuple[DataRequest, Membership | None]":
         """Open the source; return what is asked for, and the times of membership if there are."""
@@ -57,7 +60,8 @@ class Data(NamedTuple):
             query=self.query,
         )  # fmt: skip
         wanted, membership = read_tickers(self.tickers, opened)
-        request = DataRequest(opened, wanted, self.start, self.end, self.mask, self.covariates)
+        covariates = covariates_of(self._asdict())
+        request = DataRequest(opened, wanted, self.start, self.end, self.mask, covariates)
         return request, membership
 
 
@@ -67,14 +71,10 @@ _GONE = {
 }
 
 
-def _gone(name: str) -> Callable[..., Any]:
-    """Return an option of earlier versions, which says what to do in its place."""
-
-    def refuse(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
-        if value is not None:
-            raise click.NoSuchOption(name, f"{name} is gone; {_GONE[name]}", ctx=ctx)
-
-    return click.option(name, hidden=True, expose_value=False, callback=refuse)
+def _refuse_gone(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Say what to do in place of an option of earlier versions."""
+    if value is not None:
+        raise click.NoSuchOption(name := option.opts[0], f"{name} is gone; {_GONE[name]}", ctx=ctx)
 
 
 def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,7 +100,8 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Leave rows with these flags (see `status`) out of training: none, or any of "
             "copied, reversed, unconfirmed, jump, ohlc, frozen, zero_volume.",
         ),
-        *map(_gone, _GONE),
+        *(click.option(name, hidden=True, expose_value=False, callback=_refuse_gone)
+          for name in _GONE),
         covariate_options,
     )  # fmt: skip
 
@@ -175,9 +176,9 @@ def settings_options(names: Iterable[str] = _SETTINGS) -> Callable[..., Any]:
 
 
 _WORKING = (
-    click.option("--memory", metavar="SIZE", help="Memory to work in, such as 2GB; if the series "
-                 "do not fit into it together, they are read, trained and written in shards.  "
-                 "[default: 60 % of free memory]"),
+    click.option("--memory", metavar="SIZE", callback=lambda ctx, option, value: _bytes(value),
+                 help="Memory to work in, such as 2GB; if the series do not fit into it together, "
+                 "they are read, trained and written in shards.  [default: 60 % of free memory]"),
     click.option("--ray", metavar="auto|ADDRESS", help="Train on the nodes of a Ray cluster: auto, "
                  "the one that this machine belongs to, or HOST:PORT. The networks are the same."),
     click.option("--config", metavar="FILE.toml", help="More settings, in a flat table; options "
@@ -197,24 +198,36 @@ class Work(NamedTuple):
 
 @contextlib.contextmanager
 def working(command: str, ray: str | None) -> Iterator[Work]:
-    """Show progress in the block; if it is interrupted, say how to continue."""
+    """Show progress in the block; if it is interrupted, or cannot write, note how to continue."""
     from forecaster.pipeline import Callbacks
 
-    with cluster(ray) as executor, resumable(command) as begin, bars() as bar:
-        calls = Callbacks(bar.fetching, say, bar.training, begin, say, bar.sharding)
-        yield Work(executor, calls, bar)
+    begun: list[UnfinishedFit] = []
+    try:
+        with cluster(ray) as executor, bars() as bar:
+            calls = Callbacks(bar.fetching, say, bar.training, begun.append, say, bar.sharding)
+            yield Work(executor, calls, bar)
+    except (KeyboardInterrupt, WriteError) as error:
+        if begun and begun[0].has_progress:
+            others = len(list(begun[0].folder.parent.glob("*/"))) > 1
+            name = f" {begun[0].name}" if others else ""
+            error.add_note(f"Continue with `forecaster {command} --resume{name}`.")
+        raise
 
 
-@contextlib.contextmanager
-def cluster(address: str | None) -> "Iterator[Executor | None]":
-    """Yield the executor that ``--ray`` names, or None, for this process, without it."""
+def cluster(address: str | None) -> "AbstractContextManager[Executor | None]":
+    """Return the executor that ``--ray`` names, or None, for this process, without it."""
     if address is None:
-        yield None
-        return
+        return contextlib.nullcontext()
     from forecaster.distributed import Ray
 
-    with Ray(address, on_notice=say) as executor:
-        yield executor
+    return Ray(address, on_notice=say)
+
+
+def _bytes(value: str | None) -> int | None:
+    """Return the number of bytes that a size such as 2GB stands for."""
+    from forecaster.pipeline import parse_memory
+
+    return None if value is None else parse_memory(value)
 
 
 def _premium(value: str | None) -> float | str | None:
@@ -235,44 +248,11 @@ def _flags(value: str) -> tuple[str, ...]:
     return () if words == ("none",) else words
 
 
-def refuse_others(
-    ctx: click.Context, option: str, why: str, but: str | Collection[str] = ()
-) -> None:
+def refuse_others(ctx: click.Context, option: str, why: str, *but: str) -> None:
     """Raise UsageError if other options were given beside this one, apart from those in ``but``.
 
     ``why``: continues "--option" in the message.
     """
-    from click.core import ParameterSource
-
-    allowed = {but} if isinstance(but, str) else set(but)
-    for name in ctx.params.keys() - {"home", option} - allowed:
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+    for name in ctx.params.keys() - {"home", option, *but}:
+        if was_given(ctx, name):
             raise UsageError(f"--{option} {why}; leave out --{name.replace('_', '-')}")
-
-
-@contextlib.contextmanager
-def resumable(command: str = "fit") -> Iterator[Callable[["UnfinishedFit"], None]]:
-    """Say how to continue if the block is interrupted, or its result cannot be written.
-
-    ``command``: the command that continues it. Yields a function to call with the fit once it has
-    begun.
-    """
-    begun: list[UnfinishedFit] = []
-    try:
-        yield begun.append
-    except KeyboardInterrupt as error:
-        if not (begun and begun[0].has_progress):
-            raise
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            say(f"{word(error)}. {_how_to_resume(begun[0], command)}")
-        raise SystemExit(exit_code(error)) from None
-    except WriteError as error:
-        if not (begun and begun[0].has_progress):
-            raise
-        raise WriteError(f"{error}. {_how_to_resume(begun[0], command)}") from error.__cause__
-
-
-def _how_to_resume(unfinished: "UnfinishedFit", command: str) -> str:
-    others = len(list(unfinished.folder.parent.glob("*/"))) > 1
-    name = f" {unfinished.name}" if others else ""
-    return f"Continue with `forecaster {command} --resume{name}`."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from forecaster.cli.shared import say
+from forecaster.cli.shared import refuse, say
 from forecaster.errors import UsageError, printable
 from forecaster.files import (
     PAGES,
@@ -43,46 +43,55 @@ class Outputs(NamedTuple):
 
         ``drawn``: the option that draws paths, which pictures and pages do not show
         """
-        for path, option in ((plot, "--plot draws"), (report, "--report shows")):
-            if drawn and path is not None:
-                raise UsageError(f"{option} bands, and {drawn} makes none; leave one of them out")
-        form, file = None if form == "table" else form, None
+        form = None if form == "table" else form
         database = output is not None and is_database(output)
-        if database:
-            _check_table(form, layout, drawn)
+        fixed = layout == "fixed" and not database
+        refuse(
+            (drawn and plot,
+             f"--plot draws bands, and {drawn} makes none; leave one of them out"),
+            (drawn and report,
+             f"--report shows bands, and {drawn} makes none; leave one of them out"),
+            (database and form,
+             f"--format {form} is of files; leave it out with --output sql:URL#TABLE"),
+            (database and layout == "wide",
+             "--layout wide is of files, as its columns change with the model; leave it out with "
+             "--output sql:URL#TABLE"),
+            (database and drawn,
+             f"--output sql:URL#TABLE holds quantiles of single dates, and {drawn} draws paths; "
+             "write them to a file"),
+            (output is None and form not in (None, *_PIPED),
+             f"--format {form} needs --output FILE"),
+            (fixed and drawn, f"--layout fixed is of quantiles; leave it out, or {drawn}"),
+            (fixed and output is None and form is None,
+             "--layout fixed is of files; add --output FILE, or --format csv or json"),
+        )  # fmt: skip
+        file = None
         if output is not None:
             from forecaster.pipeline import check_forecast_output
 
             file = check_forecast_output(output, form=form, overwrite=overwrite, formats=True)
         picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
         page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
-        if file is None and form not in (None, *_PIPED):
-            raise UsageError(f"--format {form} needs --output FILE")
-        if layout == "fixed" and not database:
-            if drawn:
-                raise UsageError(f"--layout fixed is of quantiles; leave it out, or {drawn}")
-            if file is None and form is None:
-                raise UsageError(
-                    "--layout fixed is of files; add --output FILE, or --format csv or json"
-                )
         return Outputs(form, "fixed" if database else layout or "wide", file, picture, page)
 
-    def check_held(self, levels: Sequence[float], quantiles: Sequence[float]) -> None:
-        """Raise UsageError if the fixed layout lacks quantiles that were asked for.
+    def quantiles(self, levels: Sequence[float], asked: Sequence[float]) -> list[float]:
+        """Return the probabilities to forecast: those asked for, and those of the fixed layout.
 
         - ``levels``: in percent, those that the user chose; a picture or a page shows any level
-        - ``quantiles``: probabilities
+        - ``asked``: probabilities
+
+        Raises UsageError if the fixed layout lacks one that was asked for.
         """
         if self.layout != "fixed":
-            return
+            return sorted(asked)
         from forecaster.pipeline import FIXED_QUANTILES
 
         shown = self.picture is not None or self.page is not None
-        asked = {f"--quantile {q:g}": [q] for q in quantiles}
+        bounds = {f"--quantile {q:g}": [q] for q in asked}
         for level in () if shown else levels:
-            asked[f"--level {level:g}"] = [0.5 - level / 200, 0.5 + level / 200]
+            bounds[f"--level {level:g}"] = [0.5 - level / 200, 0.5 + level / 200]
         held = {round(q, 9) for q in FIXED_QUANTILES}
-        if lacking := [name for name, its in asked.items() if {round(q, 9) for q in its} - held]:
+        if lacking := [name for name, its in bounds.items() if {round(q, 9) for q in its} - held]:
             a_file = self.file is None or isinstance(self.file, Output)
             where = "--layout fixed has" if a_file else "a table of a database has"
             raise UsageError(
@@ -90,6 +99,7 @@ class Outputs(NamedTuple):
                 "which are the bounds of levels 10, 20 ... 90; leave out what it does not hold, or "
                 "write a file without --layout"
             )
+        return sorted({*asked, *FIXED_QUANTILES})
 
     def write(self, result: "Prediction") -> None:
         """Write forecasts to the file, the database or standard output, if they are to go there."""
@@ -109,19 +119,3 @@ class Outputs(NamedTuple):
         file.write_table(frame)
         if not file.streamed:
             say(f"Wrote {file.shown}")
-
-
-def _check_table(form: str | None, layout: str | None, drawn: str | None) -> None:
-    """Raise UsageError for options that do not go with a table of a database."""
-    if form is not None:
-        raise UsageError(f"--format {form} is of files; leave it out with --output sql:URL#TABLE")
-    if layout == "wide":
-        raise UsageError(
-            "--layout wide is of files, as its columns change with the model; leave it out with "
-            "--output sql:URL#TABLE"
-        )
-    if drawn:
-        raise UsageError(
-            f"--output sql:URL#TABLE holds quantiles of single dates, and {drawn} draws paths; "
-            "write them to a file"
-        )

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -56,23 +56,18 @@ if TYPE_CHECKING:
     help="Number of simultaneous requests to Yahoo.",
 )  # fmt: skip
 @home_option
-@click.pass_context
 def ingest(
-    ctx: click.Context,
     *,
     home: "Home",
     tickers: str | None,
     source: str,
-    query: str | None,
-    decimal: str | None,
     columns: tuple[str, ...],
     date_format: str | None,
     start: datetime | None,
     refresh: bool,
     append: bool,
-    requests_per_second: float,
-    workers: int,
-) -> None:
+    **reading: Any,
+) -> int:
     """Fetch series and store them, without training. A second call fetches only what is missing.
 
     Series that have arrived are kept: after an interruption, run the same command again. Yahoo's
@@ -99,10 +94,9 @@ def ingest(
     from forecaster.ingest import open_source
 
     opened = open_source(
-        source, decimal=decimal, columns=as_columns(columns, date_format),
-        append=append, query=query, refresh=refresh, requests_per_second=requests_per_second,
-        workers=workers,
+        source, columns=as_columns(columns, date_format), append=append, refresh=refresh,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
+        **reading,
     )  # fmt: skip
     wanted, _ = read_tickers(tickers, opened)
     make_folder(home.folder)
@@ -112,7 +106,7 @@ def ingest(
             start=start, refresh=refresh or append, on_series=bar.fetching, on_wait=say,
         )  # fmt: skip
     _tell(arrived, opened.name)
-    ctx.exit(PARTLY if arrived.skipped or arrived.stale or arrived.partly else 0)
+    return PARTLY if arrived.skipped or arrived.stale or arrived.partly else 0
 
 
 def _tell(arrived: "Ingested", source: str) -> None:

@@ -1,30 +1,34 @@
 """``forecaster predict``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from forecaster.cli.forecast_outputs import Outputs
 from forecaster.cli.shared import (
     PARTLY,
     columns_option,
     covariate_options,
+    covariates_of,
     date_format_option,
     decimal_option,
+    groups_option,
     home_option,
     overwrite_option,
+    read_by,
+    refuse,
     say,
+    was_given,
 )
-from forecaster.errors import UsageError
-from forecaster.files import FORMATS, Output, from_text, is_database
+from forecaster.files import FORMATS, Output, is_database
 
 if TYPE_CHECKING:
     from forecaster.files import Home
-    from forecaster.ingest import CovariateFiles, Groups
+    from forecaster.forecasting import GroupWeights
+    from forecaster.ingest import Groups
     from forecaster.pipeline import Prediction
 
 _PICTURED = 252  # the fewest latest rows of each series for pages and pictures
@@ -68,7 +72,8 @@ _DRAWN = 5  # most series in a picture
     "--paths", "n_paths", type=click.IntRange(1),
     help="Draw this many sample paths of all series together, instead of bands.",
 )  # fmt: skip
-@click.option("--sum", "sums", metavar="FILE.csv", help="Forecast the sums of groups instead, such "
+@click.option("--sum", "sums", metavar="FILE.csv", callback=read_by("read_weights"),
+              help="Forecast the sums of groups instead, such "
               "as portfolios or regions, from paths: a CSV with the columns ticker, group and, if "
               "wanted, weight.")  # fmt: skip
 @click.option(
@@ -85,8 +90,7 @@ _DRAWN = 5  # most series in a picture
     "[default: forecast them, with a warning]",
 )
 @click.option("--report", type=click.Path(path_type=Path), help="Write a page: .html.")
-@click.option("--groups", metavar="FILE.csv", help="Groups for the page, such as sectors: a CSV "
-              "with the columns ticker and group.")  # fmt: skip
+@groups_option("for the page")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw a PNG, SVG or PDF.")
 @click.option("--history", type=click.IntRange(2), help="Number of latest rows that --plot shows.  "
               "[default: 63]")  # fmt: skip
@@ -100,28 +104,24 @@ _DRAWN = 5  # most series in a picture
 def predict(
     ctx: click.Context,
     *,
+    home: "Home",
     tickers: tuple[str, ...],
     everything: bool,
-    newcomers: bool | None,
-    run: str | None,
     level: tuple[float, ...],
     quantile: tuple[float, ...],
     form: str | None,
     layout: str | None,
     output: str | None,
+    overwrite: bool,
     n_paths: int | None,
-    sums: str | None,
+    sums: "GroupWeights | None",
     end: datetime | None,
-    max_late: int | None,
     report: Path | None,
-    groups: str | None,
+    groups: "Groups | None",
     plot: Path | None,
     history: int | None,
-    covariates: "CovariateFiles",
-    overwrite: bool,
-    home: "Home",
-    **reading: str | tuple[str, ...] | None,
-) -> None:
+    **more: Any,
+) -> int:
     """Forecast with a saved model and the stored series.
 
     If several runs know the tickers, standard error says which one was taken, and which newer ones
@@ -153,22 +153,7 @@ def predict(
       forecaster predict --all --no-newcomers
       forecaster predict --all --max-late 0 --output forecasts.csv
     """
-    if (sums is not None) + everything + bool(tickers) != 1:
-        raise UsageError(
-            "name tickers, use --all for every series of the model, or --sum for those of a file "
-            "(one of the three)"
-        )
-    for given, lacks, why in (
-        (newcomers, not everything, "--newcomers is for --all; name the tickers, or leave it out"),
-        (history, plot is None, "--history is for the picture; add --plot FILE.png"),
-        (groups, report is None, "--groups is for the page; add --report FILE.html"),
-        (quantile or None, n_paths is not None and sums is None,
-         "--quantile is of single dates, and --paths draws paths; leave one out"),
-    ):  # fmt: skip
-        if given is not None and lacks:
-            raise UsageError(why)
-    _check_reading(reading, covariates)
-    _check_real(output, end, covariates)
+    _check(ctx.params)
     drawn = "--sum" if sums is not None else None if n_paths is None else "--paths"
     outputs = Outputs.checked(
         output, plot, report, form=form, layout=layout, overwrite=overwrite, drawn=drawn
@@ -176,28 +161,17 @@ def predict(
     from forecaster.forecasting import check_levels, check_quantiles
     from forecaster.pipeline import predict_from_home
 
-    grouped = weights = None
-    if groups is not None:
-        from forecaster.ingest import read_groups
-
-        grouped = read_groups(from_text(groups))
-    if sums is not None:
-        from forecaster.ingest import read_weights
-
-        weights = read_weights(from_text(sums))
-        tickers = tuple(dict.fromkeys(name for its in weights.values() for name in its))
     levels, quantiles = check_levels(level), check_quantiles(quantile)
-    chosen = ctx.get_parameter_source("level") is ParameterSource.COMMANDLINE
-    outputs.check_held(levels if chosen else (), quantiles)
-    fixed: Sequence[float] = ()
-    if outputs.layout == "fixed":
-        from forecaster.pipeline import FIXED_QUANTILES as fixed
+    asked = outputs.quantiles(levels if was_given(ctx, "level") else (), quantiles)
+    if sums is not None:
+        tickers = tuple(dict.fromkeys(name for its in sums.values() for name in its))
     pictured = outputs.page is not None or outputs.picture is not None
     result = predict_from_home(
-        home, None if everything else tickers, levels, run, n_paths, covariates,
-        history=max(history or 0, _PICTURED) if pictured else 0, on_notice=say, end=end,
-        newcomers=newcomers, quantiles=sorted({*quantiles, *fixed}), max_late=max_late,
-        sums=weights,
+        home, None if everything else tickers, levels,
+        run=more["run"], newcomers=more["newcomers"], max_late=more["max_late"], end=end,
+        n_paths=n_paths, sums=sums, covariates=covariates_of(ctx.params), on_notice=say,
+        quantiles=asked,
+        history=max(history or 0, _PICTURED) if pictured else 0,
     )  # fmt: skip
     _warn(result)
     outputs.write(result)
@@ -206,12 +180,43 @@ def predict(
 
         print_paths(result) if drawn == "--paths" else print_forecasts(result, levels, quantiles)
     if outputs.page is not None:
-        _write_page(home, result, levels, grouped, outputs.page)
+        _write_page(home, result, levels, groups, outputs.page)
     if outputs.picture is not None:
         _draw(result, outputs.picture, history)
     for name, reason in result.unknown.items():
         say(f"{name}: {reason}")
-    ctx.exit(PARTLY if result.unknown or result.found("behind") else 0)
+    return PARTLY if result.unknown or result.found("behind") else 0
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    """Raise UsageError for options that do not go together."""
+    reading = [name for name in ("decimal", "columns", "date_format") if given[name]]
+    roles = [said.split("=")[0] for said in given["columns"]]
+    # Forecasts on a condition would replace real ones in a database.
+    condition = [f"--{name}" for name in ("end", "future", "static") if given[name] is not None]
+    database = given["output"] is not None and is_database(given["output"])
+    refuse(
+        ((given["sums"] is not None) + given["everything"] + bool(given["tickers"]) != 1,
+         "name tickers, use --all for every series of the model, or --sum for those of a file (one "
+         "of the three)"),
+        (given["newcomers"] is not None and not given["everything"],
+         "--newcomers is for --all; name the tickers, or leave it out"),
+        (given["history"] is not None and given["plot"] is None,
+         "--history is for the picture; add --plot FILE.png"),
+        (given["groups"] is not None and given["report"] is None,
+         "--groups is for the page; add --report FILE.html"),
+        (given["quantile"] and given["n_paths"] is not None and given["sums"] is None,
+         "--quantile is of single dates, and --paths draws paths; leave one out"),
+        (reading and given["future"] is None and given["static"] is None,
+         f"--{''.join(reading[:1]).replace('_', '-')} says how to read files of covariates; add "
+         "--future FILE or --static FILE (stored series were read by `ingest` or `fit`)"),
+        ("target" in roles or "wide" in roles,
+         "--columns: covariates only take id=NAME and time=NAME"),
+        (condition and database,
+         f"{''.join(condition[:1])} makes forecasts on a condition, and a table of a database "
+         "holds those that were really made; leave it out, or write to a file, as with a run "
+         "outside the home, which needs its files of covariates"),
+    )  # fmt: skip
 
 
 def _warn(result: "Prediction") -> None:
@@ -227,31 +232,6 @@ def _warn(result: "Prediction") -> None:
     stored = sorted((one for one in result.findings if one.of_stored), key=lambda one: one.rows)
     for kind, said in findings_in_words(stored, len(result.panel.ids)).items():
         say(f"Warning: {said}{'. ' + update if kind in ('late', 'behind') else ''}")
-
-
-def _check_reading(
-    reading: dict[str, str | tuple[str, ...] | None], covariates: "CovariateFiles"
-) -> None:
-    """Raise UsageError for options on reading files if there is no file, or they do not fit it."""
-    if not covariates and (given := [name for name, value in reading.items() if value]):
-        raise UsageError(
-            f"--{given[0].replace('_', '-')} says how to read files of covariates; add --future "
-            "FILE or --static FILE (stored series were read by `ingest` or `fit`)"
-        )
-    if any(said.split("=")[0] in ("target", "wide") for said in reading["columns"] or ()):
-        raise UsageError("--columns: covariates only take id=NAME and time=NAME")
-
-
-def _check_real(output: str | None, end: datetime | None, covariates: "CovariateFiles") -> None:
-    """Raise UsageError for forecasts on a condition that would replace real ones in a database."""
-    given = {"--end": end, "--future": covariates.future, "--static": covariates.static}
-    named = [option for option, value in given.items() if value is not None]
-    if named and output is not None and is_database(output):
-        raise UsageError(
-            f"{named[0]} makes forecasts on a condition, and a table of a database holds those "
-            "that were really made; leave it out, or write to a file, as with a run outside the "
-            "home, which needs its files of covariates"
-        )
 
 
 def _write_page(

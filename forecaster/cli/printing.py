@@ -2,30 +2,11 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from forecaster.cli.shared import show
 from forecaster.errors import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-_WITHOUT_A_TERMINAL = 120  # characters; a wider table gets the width it needs
-
-
-def console() -> "Console":
-    """Return a console for tables and lines, as wide as the terminal."""
-    from rich.console import Console
-
-    screen = Console(markup=False, emoji=False, highlight=False)
-    if not _is_limited(screen):
-        screen.width = _WITHOUT_A_TERMINAL
-    return screen
-
-
-def _is_limited(screen: "Console") -> bool:
-    """Return whether lines may not be longer than the width, as on a terminal."""
-    return screen.is_terminal or bool(os.environ.get("COLUMNS"))
+_WIDEST = 10_000  # characters
 
 
 def print_table(
@@ -43,7 +24,7 @@ def print_table(
 
     On a terminal that is too narrow for it, cells take several lines.
     """
-    from rich.measure import Measurement
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -60,25 +41,16 @@ def print_table(
     if total is not None:
         table.add_section()
         table.add_row(*map(plain, total))
-    screen = console()
-    if not _is_limited(screen):  # for programs: a row stays a line
-        needed = Measurement.get(screen, screen.options.update(max_width=10_000), table).maximum
-        screen.width = max(screen.width, needed)
+    screen = Console(markup=False, emoji=False, highlight=False)
+    if not (screen.is_terminal or os.environ.get("COLUMNS")):  # for programs: a row stays a line
+        screen.width = _WIDEST
     if table.row_count:
         screen.print(table)
     return bool(table.row_count)
 
 
 def show_facts(facts: Mapping[str, str]) -> None:
-    """Print facts by name, a line each; a fact too long for the terminal goes below its name.
-
-    Nothing is cut or wrapped, so that paths can be copied whole.
-    """
+    """Print facts by name, a line each, which is not cut, so that paths can be copied whole."""
     width = max(map(len, facts)) + 2
-    screen = console()
     for name, value in facts.items():
-        if _is_limited(screen) and width + len(value) > screen.width:
-            show(name)
-            show(f"  {value}")
-        else:
-            show(f"{name:<{width}}{value}")
+        show(f"{name:<{width}}{value}")

@@ -23,7 +23,8 @@ _FACTS = {
 }  # fmt: skip
 _SETTINGS = {"start": "start from"}
 _SHORT = 12  # characters of a hash
-_ERRORS = ("mae_relative_to_naive", "mae_relative_to_seasonal_naive")
+_ERROR = "mae_relative_to_naive"
+_ERRORS = {_ERROR: "'unchanged'", "mae_relative_to_seasonal_naive": "the season before"}
 
 
 @click.group(invoke_without_command=True)
@@ -123,8 +124,9 @@ def print_runs(sound: Sequence["Run"], damaged: Mapping["Path", str]) -> bool:
         run.folder: (
             run.name + (" (latest)" if run is sound[-1] else ""), run.shown_time,
             run.source or "unknown", str(len(run.ids)), run.provenance.get("last", "unknown"),
-            str(run.config.horizon), _model(run), _median(run.index.column(_ERRORS[0])),
-            f"{run.bytes / 1e6:.2f} MB",
+            str(run.config.horizon),
+            run.networks + ("" if run.config.encoding == "none" else f", {run.config.encoding}"),
+            _median(run.index.column(_ERROR)), f"{run.bytes / 1e6:.2f} MB",
         )
         for run in sound
     }  # fmt: skip
@@ -136,11 +138,6 @@ def print_runs(sound: Sequence["Run"], damaged: Mapping["Path", str]) -> bool:
     for folder, why in damaged.items():
         say(f"{why}; `forecaster runs remove {run_name(folder)}` removes it")
     return print_table("Runs, the latest last", headings, by_time)
-
-
-def _model(run: "Run") -> str:
-    by = run.config.encoding
-    return f"{run.networks}{'' if by == 'none' else f', {by}'}"
 
 
 def _median(values: Sequence[float | None]) -> str:
@@ -180,35 +177,34 @@ def _shown(value: object) -> str:
 
 
 def _print_errors(first: "Run", second: "Run") -> None:
-    """Print the errors of each run, and those over the series that both runs have."""
-    both = first.index, second.index
-    names = ("'unchanged'", "the season before")
-    rows = [
-        (name, *(_median(each.column(column)) for each in both))
-        for name, column in zip(names, _ERRORS, strict=True)
+    """Print the errors of two runs over the series that both have."""
+    each = [
+        {name: dict(zip(run.index.ids, run.index.column(name), strict=True)) for name in _ERRORS}
+        for run in (first, second)
     ]
-    errors = [dict(zip(each.ids, each.column(_ERRORS[0]), strict=True)) for each in both]
-    common = [name for name in errors[0] if name in errors[1]]
-    if 0 < len(common) < max(len(first.ids), len(second.ids)):
-        medians = (_median([each[name] for name in common]) for each in errors)
-        rows.append((f"'unchanged', {len(common)} series of both", *medians))
+    both = [name for name in first.index.ids if name in set(second.index.ids)]
+    rows = [
+        (what, *(_median([of[error][name] for name in both]) for of in each))
+        for error, what in _ERRORS.items()
+    ]
     print_table(
-        "Validation span, median over series", ("error, relative to", first.name, second.name),
+        f"Validation span, median over the {len(both)} series that both have",
+        ("error, relative to", first.name, second.name),
         [row for row in rows if any(row[1:])],
     )  # fmt: skip
-    pairs = [(errors[0][name], errors[1][name]) for name in common]
+    pairs = [[of[_ERROR][name] for of in each] for name in both]
     pairs = [(a, b) for a, b in pairs if a is not None and b is not None]
     if pairs:
         better = sum(a < b for a, b in pairs)
         show(f"{first.name} is better on {better} of the {len(pairs)} series that both have.")
-    if _span(first) != _span(second):
+    # Of the same days are the errors of the same rows, held back in the same way.
+    spans = [
+        (run.config.horizon, run.config.validation, run.provenance.get("data_sha256"),
+         run.provenance.get("last"))
+        for run in (first, second)
+    ]  # fmt: skip
+    if spans[0] != spans[1]:
         show(
             "Horizon, held-back rows or data differ, so these errors are of different days; "
             "`forecaster evaluate` compares forecasts of the same days."
         )
-
-
-def _span(run: "Run") -> tuple[object, ...]:
-    """Return what two runs must have in common for their errors to be of the same days."""
-    config, data = run.config, (run.provenance.get(name) for name in ("data_sha256", "last"))
-    return config.horizon, config.validation, *data

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from forecaster.errors import name_reasons, printable
+from forecaster.errors import UsageError, name_reasons, printable
+from forecaster.files import as_home, from_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from forecaster.files import Home
-    from forecaster.ingest import Columns, Membership, Source
+    from forecaster.ingest import Columns, CovariateFiles, Membership, Source
     from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
@@ -82,28 +84,26 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--future`` and ``--static``, passed on together as ``covariates``.
-
-    The command's other options (``--decimal``, ``--columns``, ...) say how these files are read.
-    """
+    """Add ``--future`` and ``--static``, for :func:`covariates_of`."""
     file = click.Path(path_type=Path)
+    return added(
+        command,
+        click.option("--static", type=file, metavar="FILE", help="Facts about each series: rows "
+                     "unique_id,... with numbers or words, such as a sector."),
+        click.option("--future", type=file, metavar="FILE", help="Numbers known in advance: rows "
+                     "unique_id,ds,... (or ds,... for all series), up to the horizon; or a list of "
+                     "events, such as earnings: rows ticker,date."),
+    )  # fmt: skip
 
-    @click.option("--static", type=file, metavar="FILE", help="Facts about each series: rows "
-                  "unique_id,... with numbers or words, such as a sector.")  # fmt: skip
-    @click.option("--future", type=file, metavar="FILE", help="Numbers known in advance: rows "
-                  "unique_id,ds,... (or ds,... for all series), up to the horizon; or a list of "
-                  "events, such as earnings: rows ticker,date.")  # fmt: skip
-    @functools.wraps(command)
-    def with_files(*args: Any, future: Path | None, static: Path | None, **options: Any) -> Any:
-        from forecaster.ingest import CovariateFiles, Reading
 
-        files = CovariateFiles()
-        if future or static:
-            said = as_columns(options["columns"], options["date_format"])
-            files = CovariateFiles.of(future, static, Reading.of(options["decimal"], said))
-        return command(*args, covariates=files, **options)
+def covariates_of(given: Mapping[str, Any]) -> "CovariateFiles":
+    """Return the files of ``--future`` and ``--static``, and how other options read them."""
+    from forecaster.ingest import CovariateFiles, Reading
 
-    return with_files
+    if given["future"] is None and given["static"] is None:
+        return CovariateFiles()
+    reading = Reading.of(given["decimal"], as_columns(given["columns"], given["date_format"]))
+    return CovariateFiles.of(given["future"], given["static"], reading)
 
 
 def as_columns(columns: tuple[str, ...], date_format: str | None) -> "Columns":
@@ -135,19 +135,41 @@ def read_tickers(
     return tickers, membership
 
 
+def read_by(reader: str) -> Callable[..., Any]:
+    """Return a callback of an option that names a file; ``reader``: a function of ``ingest``."""
+
+    def read(ctx: click.Context, option: click.Parameter, value: str | None) -> Any:
+        from forecaster import ingest
+
+        return None if value is None else getattr(ingest, reader)(from_text(value))
+
+    return read
+
+
+def groups_option(use: str) -> Callable[..., Any]:
+    """Return ``--groups``, passed on as Groups; ``use``: of the groups, in its help."""
+    return click.option(
+        "--groups", metavar="FILE.csv", callback=read_by("read_groups"),
+        help=f"Groups {use}, such as sectors: a CSV with the columns ticker and group.",
+    )  # fmt: skip
+
+
 def _home(ctx: click.Context, option: click.Parameter, value: str | None) -> "Home":
     """Return the home that is named; a name after a subcommand counts before that of its group."""
-    from click.core import ParameterSource
+    of_group = None if ctx.parent is None else ctx.parent.params.get("home")
+    return as_home(value) if was_given(ctx, "home") or of_group is None else of_group
 
-    from forecaster.files import as_home
 
-    named = [
-        each is not None and each.get_parameter_source("home") is ParameterSource.COMMANDLINE
-        for each in (ctx, ctx.parent)
-    ]
-    if ctx.parent is not None and named == [False, True]:
-        return ctx.parent.params["home"]
-    return as_home(value)
+def was_given(ctx: click.Context, name: str) -> bool:
+    """Return whether an option was given on the command line."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def refuse(*rules: tuple[object, str]) -> None:
+    """Raise UsageError for the first rule that is broken: whether it is, and the message."""
+    for broken, message in rules:
+        if broken:
+            raise UsageError(message)
 
 
 def say(message: str) -> None:

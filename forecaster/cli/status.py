@@ -22,14 +22,10 @@ _DATED = ("copied", "reversed", "unconfirmed", "jump", "ohlc", "closed")  # the 
 @click.command()
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Show every series.")
-@click.option(
-    "--verify", is_flag=True, help="Read all files and compare their hashes with the stored ones."
-)
+@click.option("--verify", is_flag=True, help="Read all files and compare their hashes with the "
+              "stored ones.")  # fmt: skip
 @home_option
-@click.pass_context
-def status(
-    ctx: click.Context, *, home: "Home", tickers: tuple[str, ...], everything: bool, verify: bool
-) -> None:
+def status(*, home: "Home", tickers: tuple[str, ...], everything: bool, verify: bool) -> int:
     """Show stored data, problems in them, trained runs, interrupted fits and daily runs.
 
     Series with the most problems come first. Flags: copied, reversed and unconfirmed sessions are
@@ -41,6 +37,7 @@ def status(
       forecaster status AAPL MSFT
       forecaster status --all --verify
     """
+    from forecaster.daily import last_days
     from forecaster.ingest import Store
 
     show(f"Home: {home}")
@@ -55,9 +52,10 @@ def status(
         say(f"{name}: not stored")
     _print_models(home)
     _print_unfinished(home)
-    _print_daily(home)
+    days = [(day.name, day.state, day.text) for day in last_days(home)]
+    print_table("Daily runs", ("daily run", "state", "last"), days)
     damaged = sum(_verify(store) for store in stores) if verify else 0
-    ctx.exit(1 if damaged else PARTLY if unknown else 0)
+    return 1 if damaged else PARTLY if unknown else 0
 
 
 def _print_sources(stores: Sequence["Store"]) -> bool:
@@ -155,14 +153,6 @@ def _print_unfinished(home: "Home") -> None:
             f"{' or '.join(ways)} continues an interrupted one, `forecaster fit --discard NAME` "
             "removes it."
         )
-
-
-def _print_daily(home: "Home") -> None:
-    """Print how the last daily runs ended."""
-    from forecaster.daily import last_days
-
-    rows = [(day.name, day.state, day.text) for day in last_days(home)]
-    print_table("Daily runs", ("daily run", "state", "last"), rows)
 
 
 def _verify(store: "Store") -> int:

@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 
-from forecaster.cli.printing import show_facts
 from forecaster.files import Home
 from tests.conftest import error, run
 
@@ -109,9 +108,3 @@ def test_on_a_narrow_terminal_nothing_is_cut(two, monkeypatch, command, width):
                  zip(*(line.strip("│┃").replace("┃", "│").split("│") for line in lines
                        if line.count("│") > 6 or line.count("┃") > 6), strict=False)]  # fmt: skip
         assert any("files:/nowhere.csv" in cell for cell in cells), cells
-
-
-def test_facts_too_long_for_the_terminal_stand_below_their_name(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "50")
-    show_facts({"Time": "1 s", "Saved": "/a/long/path/" + 40 * "x"})
-    assert capsys.readouterr().out == f"Time   1 s\nSaved\n  /a/long/path/{40 * 'x'}\n"

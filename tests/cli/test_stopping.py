@@ -59,19 +59,6 @@ def test_a_signal_that_arrives_while_garbage_is_collected_is_not_lost(number):
     assert exit_code(stopped.value) == 128 + number
 
 
-def test_a_stopped_evaluation_leaves_nothing(monkeypatch, tmp_path, settings):
-    def stop(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Schedule, "advance", stop)
-    (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
-    arguments = ("evaluate", "--tickers", tmp_path / "t.txt", "--source", "simulated",
-                 "--start", "2024-01-01", "--config", settings, "--windows", 3,
-                 "--output", tmp_path / "e", "--home", tmp_path / "home")  # fmt: skip
-    assert "Stopped by SIGTERM" in error(*arguments, code=143)
-    assert not (tmp_path / "e").exists()
-
-
 def models(home: Path) -> set[bytes]:
     return {(path / "model.safetensors").read_bytes() for path in Home(home).runs()}
 
@@ -169,34 +156,3 @@ def test_a_real_process_that_trains_is_stopped_and_resumed(tmp_path, settings):
     assert run(*fit, whole).exit_code == 0
     assert models(home) == models(whole)
     fc.load(Home(home).latest_run())
-
-
-WORKERS = """
-import concurrent.futures, multiprocessing, os, sys, time
-from forecaster.machine import end_with_parent
-
-if __name__ == "__main__":
-    pool = concurrent.futures.ProcessPoolExecutor(
-        2, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent
-    )
-    print(*{pool.submit(os.getpid).result() for _ in range(2)}, flush=True)
-    time.sleep(60)
-"""
-
-
-def test_processes_of_baselines_do_not_outlive_a_killed_one(tmp_path):
-    script = tmp_path / "work.py"
-    script.write_text(WORKERS)
-    running = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert running.stdout
-    workers = [int(word) for word in running.stdout.readline().split()]
-    assert workers
-    running.kill()
-    running.wait()
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{worker}").exists() for worker in workers):
-        assert time.monotonic() < deadline, workers
-        time.sleep(0.1)
