@@ -101,7 +101,6 @@ PARTS = (
     Part("matrix", 5, ("bash", "scripts/matrix.sh", *CORE)),
     tests(2, "fuzz of files", "tests/ingest/test_fuzz.py", "tests/storage/test_fuzz.py"),
     tests(3, "kills", "tests/cli/test_faults.py"),
-    tests(3, "kills of ingest", "tests/ingest/test_faults.py"),
     mornings(0),
     mornings(1),
     Part("first_hour.sh", 5, ("bash", "scripts/first_hour.sh")),

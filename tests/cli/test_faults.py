@@ -47,10 +47,13 @@ def faults(disk: Path, folder: Path, command: str, kind: str, first: int, step: 
     return int(done.stdout)
 
 
-@pytest.mark.slow
-def test_a_fault_at_some_writes_leaves_the_old_state_or_the_new(disk, tmp_path):
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [("ingest", "kill"), pytest.param("export", "ENOSPC", marks=pytest.mark.slow)],
+)
+def test_a_fault_at_some_writes_leaves_the_old_state_or_the_new(disk, tmp_path, command, kind):
     """Test a sample, also where only a share of the faults below is made."""
-    assert faults(disk, tmp_path, "export", "ENOSPC", 2, 9) >= 1
+    assert faults(disk, tmp_path, command, kind, 2, 9) >= 1
 
 
 @pytest.mark.slow
@@ -86,7 +89,7 @@ def mounted(tmp_path):
     return go
 
 
-@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.slow), None])
+@pytest.mark.parametrize("version", [pytest.param(4, marks=pytest.mark.slow), None])
 def test_a_home_that_may_only_be_read_is_read(mounted, home, tmp_path, version):
     """Forecasts, status and exports work; commands that write say once why they cannot."""
     shutil.copytree(home, tmp_path / "home")
