@@ -86,7 +86,7 @@ def _evaluate(
 ) -> Evaluation:
     """Do the remaining work of an evaluation, and remove its unfinished folder."""
     unfinished, request = work.unfinished, work.unfinished.request
-    digest = work.store.digest(ids_to_read(request.ids, request.config))
+    digest = work.store.index.digest(ids_to_read(request.ids, request.config))
     origin = Provenance(
         source=request.source, data_sha256=digest, mask=request.mask, stale=dict(request.stale)
     )

@@ -194,8 +194,7 @@ class Store:
         self._replaced = self._replaced or set()
         self.commit()
         for path in left:
-            if path.name != INDEX:
-                atomic.remove_file(path)
+            atomic.remove_file(path)
 
     def correct(self, name: str, corrections: Corrections) -> None:
         """Give a stored series other corrections.
@@ -359,10 +358,6 @@ class Store:
         """
         return pd.concat([self.read_one(name) for name in names], ignore_index=True)
 
-    def digest(self, names: Sequence[str]) -> str:
-        """Return a hash of the content of these series."""
-        return self.index.digest(names)
-
     def read_one(self, name: str) -> pd.DataFrame:
         """Return one series, corrected; errors as in :meth:`read`."""
         return self._decoded(name, lambda raw, its: its.applied(decode(raw)))
@@ -464,10 +459,10 @@ def is_store(folder: Path) -> bool:
 def _read_index(folder: Path) -> Index:
     """Read a store's index, also that of an older version; errors as in :meth:`Index.read`."""
     path = folder / INDEX
-    if not begins_like_an_index(path, of_this_version=True):
-        with contextlib.suppress(FileNotFoundError):  # it was converted meanwhile, or is not there
-            return older.read_index(folder)
-    return Index.read(path)
+    for read, of in ((Index.read, path), (older.read_index, folder)):
+        with contextlib.suppress(FileNotFoundError):
+            return read(of)
+    return Index.read(path)  # it was converted meanwhile, or is not there
 
 
 def _stems(files: Iterable[str]) -> set[str]:

@@ -118,7 +118,7 @@ class FitRequest:
 def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
     """Return a hash of stored series and of the rows that are left out."""
     rows = masked[["unique_id", "ds", "flag"]].astype(str).to_csv(index=False)
-    return hashlib.sha256(f"{store.digest(ids)}\n{rows}".encode()).hexdigest()
+    return hashlib.sha256(f"{store.index.digest(ids)}\n{rows}".encode()).hexdigest()
 
 
 def write_request(path: Path, request: FitRequest) -> None:
