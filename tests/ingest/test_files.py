@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import zipfile
 
 import numpy as np
 import pandas as pd
@@ -186,35 +185,14 @@ def test_what_is_no_text_gets_advice_that_fits(tmp_path, raw, message):
 
 
 def test_packed_files(tmp_path):
-    for ending in ("gz", "bz2", "xz", "zip"):
-        path = tmp_path / f"prices.csv.{ending}"
-        both().to_csv(path, index=False)
-        assert set(open_source(f"files:{path}").tickers()) == {"AAA", "BRK.B"}
-        path.write_bytes(path.read_bytes()[:-300])
+    path = tmp_path / "prices.csv.gz"
+    both().to_csv(path, index=False)
+    assert set(open_source(f"files:{path}").tickers()) == {"AAA", "BRK.B"}
+    path.write_bytes(path.read_bytes()[:-300])
+    both().to_csv(tmp_path / "prices.zip", index=False)
+    for name in ("prices.csv.gz", "prices.zip"):
         with refuses(DataError):
-            open_source(f"files:{path}").tickers()
-
-
-@pytest.mark.parametrize(
-    ("names", "got"),
-    [
-        (["folder/"], "none"),
-        (["a.csv", "b.csv"], "a.csv, b.csv"),
-        (["folder/a.csv"], None),
-        (["a.csv", "__MACOSX/", "__MACOSX/._a.csv"], None),
-        (["folder/", "folder/.DS_Store", "folder/a.csv", "folder/._a.csv"], None),
-    ],
-)
-def test_an_archive_holds_one_file(tmp_path, names, got):
-    path = tmp_path / "prices.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
-            archive.writestr(name, both().to_csv(index=False) if name.endswith(".csv") else "")
-    if got is None:
-        assert set(open_source(f"files:{path}").tickers()) == {"AAA", "BRK.B"}
-        return
-    with refuses(DataError):
-        open_source(f"files:{path}").tickers()
+            open_source(f"files:{tmp_path / name}").tickers()
 
 
 @pytest.mark.parametrize(
@@ -251,14 +229,13 @@ def test_of_a_folder_every_file_is_read_or_named(tmp_path):
     plain = prices("AAA", 30).drop(columns="ticker")
     plain.to_csv(tmp_path / "AAA.csv", index=False)
     plain.to_csv(tmp_path / "BBB.tsv", index=False, sep="\t")
-    for ending in ("gz", "bz2", "xz", "zip"):
-        plain.to_csv(tmp_path / f"{ending.upper()}.csv.{ending}", index=False)
+    plain.to_csv(tmp_path / "GZ.csv.gz", index=False)
     for other in ("old.zip", "sheet.xlsx", "notes.txt", "README.md", "readme.txt"):
         (tmp_path / other).write_text("no table")
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere")
     with warns(ForecasterWarning):
         panel = fc.load_panel(f"files:{tmp_path}")
-    assert panel.ids == ("AAA", "BBB", "BZ2", "GZ", "XZ", "ZIP")
+    assert panel.ids == ("AAA", "BBB", "GZ")
     assert set(panel.skipped) == {"link"} and "No such file" in str(panel.skipped["link"])
 
 

@@ -1,32 +1,25 @@
 """Read CSV files in UTF-8, of any separator and header."""
 
-import bz2
-import contextlib
 import csv
 import gzip
 import io
-import lzma
 import re
-import zipfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import pandas as pd
 
-from forecaster.errors import DataError, listed, printable
+from forecaster.errors import DataError, printable
 from forecaster.files import SEPARATOR_LINE, most_cells, most_unpacked
 from forecaster.ingest.tables.decimals import Decimal
 from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 from forecaster.ingest.tables.two_levels import as_one_level
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
-_OPENERS: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # .zip has its own reader
 _AT_ONCE = 2**20  # characters that are read at once
 _HEAD = 20  # lines that are searched for the header
 _MOST_COLUMNS = 10_000
-_NO_TABLE = re.compile(r"^__MACOSX/|(^|/)\.|/$")  # files that macOS hides, and folders
 _UNEVEN = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # error of pandas
 _QUOTED_NUMBER = re.compile(r'"[ +$(-]*[0-9]+[.,][0-9]')
 
@@ -69,8 +62,7 @@ def read_csv(path: Path, columns: Columns | None = None) -> Table:
 
     ``columns``: the columns with series, times and target, if their names do not show it
 
-    Raises DataError if the file is not a table of text, and also any errors of pandas and of the
-    decompression libraries.
+    Raises DataError if the file is not a table of text, and also any errors of pandas and gzip.
     """
     where, columns = printable(path, lines=False), columns or Columns()
     lines, last, line = _check_text(path, where)
@@ -132,22 +124,13 @@ def _parsed(path: Path, options: dict[str, Any]) -> pd.DataFrame:
         ) from error
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading its decompressed bytes, or those of the one file of an archive."""
-    if path.suffix.lower() != ".zip":
-        with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
-            yield file
-        return
-    with zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if not _NO_TABLE.search(name)]
-        if len(names) != 1:
-            raise DataError(
-                f"{printable(path, lines=False)}: cannot be read: expected an archive of one file; "
-                f"got {listed(names) or 'none'}. Unpack it: a folder of files is read, too"
-            )
-        with archive.open(names[0]) as file:
-            yield file
+def _opened(path: Path) -> IO[bytes]:
+    """Open a file for reading its unpacked bytes."""
+    return cast(IO[bytes], gzip.open(path)) if _is_packed(path) else path.open("rb")
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
 
 
 def _check_text(path: Path, where: str) -> tuple[list[str], str, int]:
@@ -156,7 +139,7 @@ def _check_text(path: Path, where: str) -> tuple[list[str], str, int]:
     Raises DataError with the line if the file is not text in UTF-8, and for a packed file whose
     content is far larger than its size suggests.
     """
-    is_packed = path.suffix.lower() in (*_OPENERS, ".zip")
+    is_packed = _is_packed(path)
     head, last, line, unpacked, cells = "", "", 1, 0, 0
     with _opened(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
         try:

@@ -1,10 +1,8 @@
 """Read all series of one file: CSV, Parquet, or a download of Stooq's."""
 
 import csv
-import lzma
 import re
 import urllib.parse
-import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,11 +19,10 @@ from forecaster.ingest.tables.roles import Columns, canonical, canonical_names, 
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
-_TEXT = (".csv", ".tsv")
-_PACKED = (".gz", ".bz2", ".xz", ".zip")
-ENDINGS = (*_TEXT, *(text + packed for text in _TEXT for packed in _PACKED), ".txt", *PARQUET)
+_PACKED = (".bz2", ".xz", ".zip", ".7z")
+ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt", *PARQUET)
 """Endings of the files that are read in a folder; .txt only those from Stooq."""
-TABLES = (*SPREADSHEETS, *_PACKED, ".txt", ".dat", ".json", ".feather", ".orc", ".ods")
+TABLES = (*SPREADSHEETS, *_PACKED, ".gz", ".txt", ".dat", ".json", ".feather", ".orc", ".ods")
 """Further endings of files that may hold tables, which are passed over with a warning."""
 
 
@@ -86,11 +83,15 @@ def read_table(path: Path, columns: Columns | None) -> Table:
                 f"{printable(path, lines=False)}: Excel files are not read; save the sheet as CSV "
                 "(UTF-8), or write Parquet, and name that file"
             )
+        if path.name.lower().endswith(_PACKED):
+            raise DataError(
+                f"{printable(path, lines=False)}: of packed files only .gz is read; unpack it"
+            )
         if is_parquet(path):
             return Table(read_parquet(path, columns))
         return read_csv(path, columns)
     except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
-            RuntimeError, IndexError, lzma.LZMAError, zipfile.BadZipFile) as error:  # fmt: skip
+            RuntimeError, IndexError) as error:  # fmt: skip
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         where = printable(path, lines=False)
         raise DataError(f"{where}: cannot be read: {reason}") from error
