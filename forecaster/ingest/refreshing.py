@@ -188,21 +188,19 @@ class _Update:
         given: Mapping[str, pd.DataFrame] = {}
         if not renames:
             return renames, given
-        from forecaster.ingest.sources.renamed import Renamed, given_names
+        asked: Sequence[str] = tickers or ()
+        if isinstance(self.source, Whole):  # others have all rows under the new name
+            from forecaster.ingest.sources.renamed import Renamed
 
-        names = {n: its.dates for n, its in store.index.corrections.items() if its.names}
-        if isinstance(self.source, Whole):
-            asked: Sequence[str] = ()
+            names = {n: its.dates for n, its in store.index.corrections.items() if its.names}
             self.source = renamed = Renamed(self.source, names, store)
-            self.names, given = renamed.names, renamed.given if origin is None else {}
-        else:  # such sources have all rows under the new name
-            asked = tickers or ()
-            given = given_names(self.source, names, [name for name in asked if name not in store])
+            self.names, given, asked = renamed.names, renamed.given if origin is None else {}, ()
         renames = {o: n for o, n in renames.items() if o not in given and o not in store}
         for old in asked:
             if new := renames.get(old):
                 warn(
-                    f"{old}: was renamed, and {new} is fetched in its place. Ask for {new} instead"
+                    f"{old}: was renamed, and {new} is fetched in its place. Ask for {new} "
+                    f"instead; another series that is called {old} now needs another --home"
                 )
         return renames, given
 

@@ -1,21 +1,18 @@
 """Real yfinance code against a stand-in for Yahoo on the loopback interface."""
 
 import time
-import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.errors import ForecasterWarning, NoNetwork, RateLimited, UsageError
-from forecaster.files import Home
-from forecaster.ingest import ingest, rename_ticker
+from forecaster.errors import NoNetwork, RateLimited, UsageError
 from forecaster.ingest.sources.source import Stored
 from forecaster.ingest.sources.yahoo import Yahoo
 from forecaster.series.calendar.exchanges import sessions
 from tests.ingest.standin import Company, StandIn, standing_in
-from tests.messages import refuses, warns
+from tests.messages import refuses
 from tests.slow import rest_slow
 
 
@@ -103,13 +100,6 @@ def test_a_pause_is_shared_and_as_long_as_the_server_says(server):
     assert waits == [1.0] and len(arrived) == 13
     under_way = [at for at in arrived if paused[0] < at < paused[0] + 0.9]
     assert len(under_way) <= 3, under_way  # sent by the other three workers before the pause
-
-
-def test_a_pause_may_be_said_by_its_end(server):
-    waits, ended = [], "Wed, 01 Jan 2020 00:00:00 GMT"
-    server.trouble = lambda server, symbol, count: (429, ended) if count == 1 else None
-    fetch(server, ["AAPL"], on_wait=waits.append)
-    assert waits == [0.0]
 
 
 def test_a_lasting_refusal_ends_with_advice(server):
@@ -229,25 +219,3 @@ def test_yahoo_needs_a_list_and_sensible_options(server):
         yahoo(server).tickers()
     with refuses(UsageError):
         yahoo(server, requests_per_second=0.0)
-
-
-def test_a_symbol_that_another_company_is_given_is_a_series_of_its_own(server, tmp_path):
-    """Yahoo has the whole history of the renamed company under its new symbol."""
-    home, source = Home(tmp_path), yahoo(server)
-    server.today = pd.Timestamp("2024-05-31 23:00", tz="UTC")
-    ingest(home, source, ["KO"])
-    rename_ticker(home, "KO", "COKE")
-    server.companies["COKE"] = first = server.companies.pop("KO")
-    with warns(ForecasterWarning):
-        assert ingest(home, source, ["KO"]).ids == ["COKE"]
-    server.companies["KO"] = other = Company.invented("XYZ", first="2024-05-02")
-    other.close *= 0.07
-    with warns(ForecasterWarning):
-        assert ingest(home, source, ["KO"]).ids == ["KO"]
-    server.today = pd.Timestamp("2024-06-28 23:00", tz="UTC")
-    with warnings.catch_warnings(action="error", category=ForecasterWarning):
-        store = ingest(home, source, ["KO", "COKE"]).store
-    for name, company in (("KO", other), ("COKE", first)):
-        stored = store.read_one(name)
-        assert stored["ds"].tolist() == company.days.tolist()
-        np.testing.assert_allclose(stored["close"], company.close)

@@ -1,6 +1,5 @@
 """A source in which some tickers were renamed: rows under either name belong to the new one."""
 
-import contextlib
 import functools
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -8,9 +7,9 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import SourceError, warn
+from forecaster.errors import warn
 from forecaster.ingest.sources.compared import VANISHED, Whole
-from forecaster.ingest.sources.source import Date, Fetched, Known, Source
+from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.store.corrections import Time
 from forecaster.series import show_time
 
@@ -119,26 +118,6 @@ class Renamed:
         whole = _joined_in_time([item.frame, early], name)
         lost = whole["ds"][~whole["ds"].isin(came["ds"])]
         return item._replace(frame=whole, kept=lost)
-
-
-def given_names(
-    source: Source, names: Mapping[str, Mapping[str, Time | None]], asked: Sequence[str]
-) -> dict[str, pd.DataFrame]:
-    """Return the rows of other series by the old name that each was given, of those asked for.
-
-    ``source``: cannot list its series, and has all rows of a renamed one under the new name
-    """
-    new = {old: its for its, olds in names.items() for old in olds if old in asked}
-    frames: dict[str, pd.DataFrame] = {}
-    with contextlib.suppress(SourceError):  # it will be raised when series are fetched
-        fetched = source.fetch([*new, *new.values()]) if new else ()
-        frames = {one.unique_id: one.frame for one in fetched if one.frame is not None}
-    found: dict[str, pd.DataFrame] = {}
-    for old, its in new.items():
-        date = _date(names[its][old], frames.get(old), frames.get(its))
-        if old in frames and len(rows := _parts(frames[old], frames.get(its), date)[1]):
-            found[old] = rows
-    return found
 
 
 def _joined_in_time(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:

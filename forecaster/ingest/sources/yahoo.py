@@ -5,11 +5,9 @@ This is not an official interface, and Yahoo's terms allow personal use only.
 """
 
 import logging
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.pool import IMapIterator, ThreadPool
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
 
@@ -30,14 +28,12 @@ from forecaster.series import exchange_of, last_closed, nearest_time, timezone_o
 _ATTEMPTS = 30  # requests for one ticker, refused ones included
 _MOST_FAILURES = 4  # for one ticker, refusals aside
 _MOST_BROKEN = 8  # tickers in a row with server errors before the whole run is given up
-_TICK = 0.2  # seconds between looks at Ctrl-C, for Windows
 _COLUMNS = {
     "Open": "open", "High": "high", "Low": "low", "Close": "close", "Adj Close": "adj_close",
     "Volume": "volume", "Dividends": "dividends", "Stock Splits": "splits",
 }  # fmt: skip
 _DAY = pd.Timedelta(days=1)
 _EVER = pd.Timestamp("1800-01-01")  # before all prices
-_Result = TypeVar("_Result")
 
 
 class Yahoo:
@@ -104,7 +100,7 @@ class Yahoo:
         try:
             # Unlike those of concurrent.futures, its threads do not make Ctrl-C wait for a request.
             with ThreadPool(self._workers) as pool:
-                for one, error in _as_they_arrive(pool.imap_unordered(work, tickers)):
+                for one, error in pool.imap_unordered(work, tickers):
                     yield one
                     broken = broken + 1 if isinstance(error, ServerError) else 0
                     if broken >= _MOST_BROKEN:
@@ -134,17 +130,6 @@ class Yahoo:
             since = earliest(None if start is None else nearest_time(start), stored)
             return bring_up_to_date(name, get, None, since, closed)
         return bring_up_to_date(name, get, stored, start, closed)
-
-
-def _as_they_arrive(results: "IMapIterator[_Result]") -> Iterator[_Result]:
-    """Yield results, with short waits: on Windows a long one would keep Ctrl-C waiting."""
-    while True:
-        try:
-            yield results.next(_TICK)
-        except multiprocessing.TimeoutError:
-            continue
-        except StopIteration:
-            return
 
 
 def _prepare(limiter: Limiter) -> None:

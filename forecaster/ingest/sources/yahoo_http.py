@@ -5,7 +5,6 @@ any status of 400 or more it fetches cookies and asks again. So answers are judg
 yfinance sees them.
 """
 
-import email.utils
 import functools
 import random
 import threading
@@ -156,9 +155,10 @@ def _judge(url: str, answer: Any) -> None:
     """Raise our own error for a bad answer; leave good ones, 401 and 403 to yfinance."""
     status = answer.status_code
     if status == 429:
+        wait = answer.headers.get("Retry-After") or ""
         raise RateLimited(
             "Yahoo refuses more requests for now (rate limit)",
-            retry_after=_seconds(answer.headers.get("Retry-After") or ""),
+            retry_after=float(wait) if wait.isdecimal() else None,
         )
     if status >= 500:
         raise ServerError(f"Yahoo's server is out of order (status {status})")
@@ -178,17 +178,6 @@ def _judge(url: str, answer: Any) -> None:
         raise BadAnswer(
             f"Yahoo's answer is not the JSON of a price chart; it begins with {start!r}"
         ) from error
-
-
-def _seconds(wait: str) -> float | None:
-    """Return the seconds in ``Retry-After``, which may be a date; None if it is neither."""
-    if wait.isdecimal():
-        return float(wait)
-    try:
-        until = email.utils.parsedate_to_datetime(wait)
-    except ValueError:
-        return None
-    return max(0.0, until.timestamp() - time.time())
 
 
 def _description(answer: Any) -> str | None:
