@@ -1,11 +1,9 @@
 """Forecasts as objects of a store: of memory always, of S3 where moto and s3fs are installed."""
 
 import json
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pandas as pd
@@ -13,7 +11,6 @@ import pytest
 
 from forecaster.errors import UsageError, WriteError
 from forecaster.files import check_output
-from forecaster.ingest import read_remote_url
 from forecaster.pipeline import check_remote_output
 from tests.conftest import error, run
 from tests.s3 import s3, s3_server, said
@@ -100,6 +97,7 @@ def test_a_failure_leaves_the_object_as_it_was(bucket, monkeypatch):
         ("memory://desk/${NOT_SET_HERE}.csv", "${NOT_SET_HERE}, which is not set"),
         ("s3://me:geheim@forecasts/f.csv", "holds no user, password or query"),
         ("s3://me:geheim/a/b@forecasts/f.csv", "holds no user, password or query"),
+        ("abfss://geheim@mine.dfs.core.windows.net/f.csv", "give the account, credentials"),
         ("file:///geheim/f.csv", "expected the path of a file, or s3://BUCKET/FILE.csv"),
         ("https://me:geheim@forecasts/f.csv?key=geheim", "web servers are only read from"),
     ],
@@ -157,41 +155,3 @@ def test_s3(s3, home):
     assert "s3://no/f.csv: cannot" in said(WriteError, lambda: nowhere.write_table(TABLE))
     done = run("predict", "--all", "--output", "s3://forecasts/f.csv", "--home", home)
     assert done.exit_code == 0 and len(pd.read_csv(system.open("forecasts/f.csv")))
-
-
-@pytest.mark.parametrize(
-    "variable", ["AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ACCOUNT_NAME"]
-)
-def test_the_account_in_a_url_of_azure_is_the_one_that_is_asked(monkeypatch, variable):
-    pytest.importorskip("adlfs", reason="adlfs is not installed")
-    for name in [name for name in os.environ if name.startswith("AZURE_")]:
-        monkeypatch.delenv(name)
-    connection = variable.endswith("STRING")
-    key = "Z2VoZWlt"
-    end = f"AccountKey={key};EndpointSuffix=core.windows.net"
-    value = f"DefaultEndpointsProtocol=https;AccountName=mine;{end}" if connection else "mine"
-    monkeypatch.setenv(variable, value)
-    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", key)
-
-    def host(url: str) -> str:
-        system: Any = read_remote_url(url).open(url)[0]
-        return system.service_client.primary_hostname.lower()
-
-    mine = "mine.blob.core.windows.net"
-    for url in ("az://c/f.csv", "abfss://c@mine.dfs.core.windows.net/f.csv",
-                "abfs://c@MINE.blob.core.windows.net/f.csv", "abfs://c@mine/f.csv"):  # fmt: skip
-        assert host(url) == mine
-    theirs = "abfss://c@theirs.dfs.core.windows.net/f.csv"
-    if connection:
-        text = said(UsageError, lambda: check_remote_output(theirs))
-        assert "the URL names the account 'theirs'" in text and "are of 'mine'" in text
-        assert key not in text
-    else:
-        assert host(theirs) == "theirs.blob.core.windows.net"
-    for url in ("abfs://c@theirs/f.csv", "abfss://c@theirs.dfs.core.chinacloudapi.cn/f.csv"):
-        said(UsageError, lambda url=url: check_remote_output(url))
-    emulator = f"AccountName=dev;AccountKey={key};BlobEndpoint=http://127.0.0.1:1/dev;"
-    monkeypatch.setenv(
-        "AZURE_STORAGE_CONNECTION_STRING", f"DefaultEndpointsProtocol=http;{emulator}"
-    )
-    assert host("abfss://c@dev.dfs.core.windows.net/f.csv") == "127.0.0.1:1/dev"

@@ -9,12 +9,8 @@ from typing import Any, NamedTuple
 from forecaster.errors import UsageError, require
 from forecaster.ingest.sources.secrets import fill_in, hide, values_in
 
-DRIVERS = {
-    "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
-    "http": "aiohttp", "https": "aiohttp", "memory": "fsspec",
-}  # fmt: skip
-"""The package that fsspec needs for each kind of URL."""
 WEB = ("http", "https")
+_KINDS = ("s3", "gs", "gcs", "az", "abfs", "abfss", "memory", *WEB)
 _WHAT = "--source files:URL"
 _EXPECTED = (
     "expected s3://BUCKET/FOLDER, gs://BUCKET/*.csv, az://CONTAINER/FOLDER or https://HOST/FILE.csv"
@@ -26,7 +22,7 @@ _LONGEST = 300  # characters of what a library says of a failure
 class RemoteUrl(NamedTuple):
     """The URL of files in an object store or on a web server.
 
-    - ``kind``: one of :data:`DRIVERS`
+    - ``kind``: what stands before ``://``
     - ``url``: the URL with all secrets, without a slash at the end
     - ``shown``: the URL as it was typed, with ``${NAME}``, without user and password, for names and
       messages; a hash of the query, as it was typed, takes the place of the query, so that
@@ -54,21 +50,16 @@ class RemoteUrl(NamedTuple):
 
         options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
         try:
+            fsspec.get_filesystem_class(self.kind)
             if self.kind in WEB:
                 client: Any = importlib.import_module("aiohttp")
                 timeout = client.ClientTimeout(total=None, connect=_CONNECT, sock_read=_READ)
                 options["client_kwargs"] = {"trust_env": True, "timeout": timeout}
-            system, path = fsspec.url_to_fs(self.url, **options)
-        except ImportError:
-            driver = DRIVERS[self.kind]
-            raise UsageError(
-                f"{name} needs {driver}, which is not installed: `pip install {driver}`"
-            ) from None
+            return fsspec.url_to_fs(self.url, **options)
+        except ImportError as error:  # its text says what to install
+            raise UsageError(f"{name}: {error}") from None
         except Exception as error:  # each kind of store has errors of its own
             raise UsageError(f"{name}: {self.reason(error)}") from None
-        if DRIVERS[self.kind] == "adlfs":
-            _check_account(system, self.url, name)
-        return system, path
 
     def reason(self, error: BaseException) -> str:
         """Return what failed, in one line and without secrets.
@@ -90,22 +81,22 @@ def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> 
     - ``what``: the option, for messages
     - ``expected``: what the option takes, for messages
 
-    Raises UsageError for a kind of URL that is not known, for a variable that is not set, and for a
-    password or a query where a store takes none. No message holds user, password or query.
+    Raises UsageError for a kind of URL that is not known, for a variable that is not set, and for
+    a user, a password or a query where a store takes none. No message holds any of them.
     """
     kind, _, rest = text.partition("://")
     kind = kind.lower()
-    if kind not in DRIVERS or "::" in text:
+    if kind not in _KINDS or "::" in text:
         raise UsageError(f"{what}: URLs of this kind are not supported; {expected}")
     url, typed, secrets = fill_in(f"{kind}://{rest}", what), f"{kind}://{rest}", values_in(text)
     if kind not in WEB:
         rest = url.partition("://")[2]
         # A password may hold a slash. The names of S3's access points hold colons: arn:aws:s3:...
-        if "?" in rest or re.match(r"[^/]*:[^/]*@|(?!arn:)[^/]*:.*@", rest, re.DOTALL):
+        if "?" in rest or re.match(r"[^/]*@|(?!arn:)[^/]*:.*@", rest, re.DOTALL):
             raise UsageError(
-                f"{what}: a URL of {kind}:// holds no user, password or query; give credentials, "
-                "keys and signatures to the store's library by its environment variables or its "
-                "configuration. In a pattern, write * or [a-z] in place of ?"
+                f"{what}: a URL of {kind}:// holds no user, password or query; give the account, "
+                "credentials, keys and signatures to the store's library by its environment "
+                "variables or its configuration. In a pattern, write * or [a-z] in place of ?"
             )
         return RemoteUrl(kind, url.rstrip("/"), typed.rstrip("/"), tuple(secrets))
     try:
@@ -129,21 +120,3 @@ def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> 
     secrets += [value for _, value in urllib.parse.parse_qsl(parts.query)]
     shown = f"{kind}://{place}{as_typed.path}{mark}"
     return RemoteUrl(kind, url, shown, tuple(filter(None, secrets)))
-
-
-def _check_account(system: Any, url: str, name: str) -> None:
-    """Raise UsageError if a URL names another account of Azure than the one that would be asked.
-
-    It does where credentials, such as a connection string in the environment, are of another.
-    """
-    _, has_account, host = url.partition("://")[2].partition("/")[0].lower().rpartition("@")
-    wanted = host.partition(".")[0]
-    asked = urllib.parse.urlsplit(system.service_client.url).hostname or ""
-    given = re.search(r"accountname=([^;]+)", system.connection_string or "", re.IGNORECASE)
-    account = (given[1] if given else asked.partition(".")[0]).lower()
-    if has_account and account != wanted:
-        raise UsageError(
-            f"{name}: the URL names the account {wanted!r}, but the credentials of the environment "
-            f"are of {account!r} at {asked}; expected the same, such as "
-            "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FILE.csv"
-        )
