@@ -106,7 +106,7 @@ def ingest(
             start=start, refresh=refresh or append, on_series=bar.fetching, on_wait=say,
         )  # fmt: skip
     _tell(arrived, opened.name)
-    return PARTLY if arrived.skipped or arrived.stale or arrived.partly else 0
+    return PARTLY if arrived.skipped or arrived.stale else 0
 
 
 def _tell(arrived: "Ingested", source: str) -> None:
@@ -127,7 +127,6 @@ def _tell(arrived: "Ingested", source: str) -> None:
     if arrived.added:
         show(f"New ({len(arrived.added)}): {', '.join(arrived.added)}")
     name_stale(arrived.stale)
-    say_reasons("Updated in part ({}):", arrived.partly)
     if arrived.changed:
         _name_unlearned(arrived)
         if found := proposed(arrived.store):

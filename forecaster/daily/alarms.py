@@ -25,7 +25,7 @@ def alarms_of_rows(
     ``known``: the active series before it; None: unknown, so that none is new
     """
     alarms: list[Alarm] = []
-    partly = {name: str(why) for name, why in arrived.skipped.items()} | dict(arrived.partly)
+    partly = {name: str(why) for name, why in arrived.skipped.items()}
     for name, why in arrived.stale.items():
         if limits.shrunk and is_shrunk(why):
             alarms.append(Alarm(SHRUNK, name, "", why))

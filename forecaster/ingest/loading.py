@@ -6,7 +6,7 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, Kind, Skipped, UsageError, check_whole, name_reasons, warn
+from forecaster.errors import DataError, Kind, Skipped, UsageError, check_whole, name_reasons
 from forecaster.ingest.frames import Table, panel_of_frame
 from forecaster.ingest.review.quality import WRONG, as_texts, check_flags, find_flags, flags_of
 from forecaster.ingest.sources.sources import open_source
@@ -67,8 +67,6 @@ def load_panel(
             )
         else:
             series[item.unique_id] = _arrays_of_frame(item.frame)
-            if item.reason is not None:
-                warn(f"{item.unique_id}: {item.reason}")
     if not series:
         raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
     panel = Panel.from_arrays(series, skipped).between(None, end)

@@ -6,7 +6,6 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
@@ -48,7 +47,6 @@ class Ingested(NamedTuple):
     - ``ids``: the requested series that are stored
     - ``skipped``: the requested series that are not, with the reason
     - ``stale``: stored series that could not be updated, with the reason
-    - ``partly``: stored series of which some rows of the source were left out, with the reason
     - ``changed``: number of series that are new or different
     - ``quarantined``: series whose damaged file was set aside, with the damage
     - ``added``: series that were not stored, or were retired, before; empty for a new store
@@ -63,7 +61,6 @@ class Ingested(NamedTuple):
     quarantined: dict[str, str]
     added: Sequence[str] = ()
     retired: Sequence[str] = ()
-    partly: Mapping[str, str] = MappingProxyType({})
 
 
 def ingest(home: Home, source: Source, tickers: Sequence[str] | None, **options: Any) -> Ingested:
@@ -213,8 +210,8 @@ class _Update:
     ) -> dict[str, str] | None:
         """Return why some wanted series failed before; None if the source must be read again.
 
-        It must be read again, too, if rows were left out because they were dated in the future: by
-        now they may be of the past.
+        It must be read again, too, if a series was refused for rows in the future: by now they may
+        be of the past.
 
         ``origin``: of the source's present content; None: it has not been read yet
         """
@@ -244,12 +241,9 @@ class _Update:
                 f"{self.source.name}: no series could be loaded:\n{name_reasons(skipped)}"
             )
         gone = set(retired)
-        there = {name: why for name, why in failed.items() if name in store and name not in gone}
-        read = {name for name in there if self._fingerprint and self._is_current(name)}
-        stale = {name: why for name, why in there.items() if name not in read}
-        partly = {name: why for name, why in there.items() if name in read}
+        stale = {name: why for name, why in failed.items() if name in store and name not in gone}
         added = [name for name in ids if name not in active and name not in gone]
-        return Ingested(store, ids, skipped, stale, 0, {}, added if active else (), retired, partly)
+        return Ingested(store, ids, skipped, stale, 0, {}, added if active else (), retired)
 
     def _fetch(self, wanted: Sequence[str]) -> dict[str, str]:
         """Fetch and store series; return why some failed."""
@@ -259,15 +253,14 @@ class _Update:
         committed, pause = time.monotonic(), COMMIT_AFTER
         try:
             for item, encoded, how in self._written(wanted):
-                name, reason = item.unique_id, item.reason
-                arrived.add(name)
+                arrived.add(name := item.unique_id)
                 if how:
                     again.setdefault(how, []).append(name)
                 if encoded is not None:
                     store.note_written(encoded, self._fingerprint)
-                if reason is not None or (encoded is None and not item.unchanged):
-                    failed[name] = reason or "no reason given"
-                    if item.suspect or encoded is not None:
+                elif not item.unchanged:
+                    failed[name] = item.reason or "no reason given"
+                    if item.suspect:
                         store.suspect(name, failed[name])
                 if (now := time.monotonic()) - committed > pause:
                     store.commit()

@@ -3,12 +3,11 @@
 import pandas as pd
 import pytest
 
-from forecaster.errors import ForecasterWarning, UsageError
+from forecaster.errors import DataError, UsageError
 from forecaster.files import Home
 from forecaster.ingest import ingest, load_panel, open_source
-from forecaster.ingest.sources.compared import without_future
 from tests.conftest import error, prices, run
-from tests.messages import refuses, warns
+from tests.messages import refuses
 
 BOTH = pd.concat([prices("AAA", 60), prices("BBB", 50)])
 DAY = str(BOTH["date"].max())
@@ -108,32 +107,33 @@ def test_the_command_names_them_and_exits_with_3(tmp_path):
     assert "line 67: the file ends within this line, which has 5 of 7 cells" in cut
 
 
-def test_a_panel_warns_of_rows_in_the_future(tmp_path):
-    path = tmp_path / "p.csv"
-    pd.concat([BOTH, BOTH.tail(1).assign(date="2099-01-01")]).to_csv(path, index=False)
-    with warns(ForecasterWarning):
-        panel = load_panel(f"files:{path}")
-    assert str(panel.times[-1])[:10] == DAY
+AROUND_NOW = pd.Timestamp.now().normalize() - pd.offsets.BDay(30)
+INVENTED = {
+    "days of the past": (pd.bdate_range("2020-01-01", periods=60), None),
+    "days of the future": (pd.bdate_range("2090-01-01", periods=60), None),
+    "many days of the future": (pd.bdate_range(AROUND_NOW, periods=60), None),
+    "few days of the future": (pd.bdate_range(AROUND_NOW, periods=40), r"\(2.* to 2.*\); correct"),
+    "the month under way": (
+        pd.date_range(end=pd.Timestamp.now() + pd.offsets.MonthEnd(0), periods=9, freq="ME"), None,
+    ),
+    "a wrong year": (
+        pd.bdate_range("2020-01-01", periods=60).append(pd.DatetimeIndex(["2099-01-01"])),
+        r"\(2099-01-01\)",
+    ),
+    "steps": (range(50), None),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("times", "left_out"),
-    [
-        (pd.bdate_range("2020-01-01", periods=60), 0),
-        (pd.bdate_range("2090-01-01", periods=60), 0),  # all of it is invented
-        (pd.bdate_range(pd.Timestamp.now().normalize() - pd.offsets.BDay(30), periods=60), 0),
-        (pd.bdate_range(pd.Timestamp.now().normalize() - pd.offsets.BDay(30), periods=40), 9),
-        (pd.date_range(end=pd.Timestamp.now() + pd.offsets.MonthEnd(0), periods=9, freq="ME"), 0),
-        ([*pd.bdate_range("2020-01-01", periods=60), pd.Timestamp("2099-01-01")], 1),
-        (range(50), 0),
-    ],
-)
-def test_rows_in_the_future_are_meant_only_where_many_follow_each_other(times, left_out):
-    frame = pd.DataFrame({"ds": list(times), "close": 1.0})
-    kept, why = without_future(frame)
-    # A weekend may lie within the day or the step that a row may be ahead.
-    assert abs(len(frame) - len(kept) - left_out) <= (2 if left_out > 1 else 0)
-    assert (why is None) == (left_out == 0)
+@pytest.mark.parametrize("case", INVENTED)
+def test_rows_in_the_future_are_meant_only_where_there_are_many(tmp_path, case):
+    times, refused = INVENTED[case]
+    table = pd.DataFrame({"ds": list(times), "y": 1.0})
+    table.to_csv(tmp_path / "p.csv", index=False)
+    if refused is None:
+        assert len(load_panel(f"files:{tmp_path}/p.csv").times) == len(times)
+        return
+    with pytest.raises(DataError, match=f"p: holds rows in the future {refused}"):
+        load_panel(f"files:{tmp_path}/p.csv")
 
 
 def day_after(table: pd.DataFrame, count: int = 1, **columns) -> pd.DataFrame:

@@ -1,10 +1,10 @@
 """Sources that are read as a whole, and what becomes of stored rows that they lack.
 
-A series that lacks stored rows may have been cut, or may hold the latest day only. Rows that are
-dated in the future, as by a wrong year, are left out.
+A series that lacks stored rows may have been cut, or may hold the latest day only. One with rows
+that are dated in the future, as by a wrong year, is refused.
 """
 
-from abc import ABC, abstractmethod
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
@@ -28,34 +28,54 @@ TOO_SHORT = "the folder lacks stored rows of it, and holds a file that cannot be
 """The reason of a series that may lack the rows of a damaged file."""
 _VALUES = ("close", "y")  # without a number here a row says nothing
 
-_REGULAR = 20  # rows in the future that follow each other regularly are meant, as in invented data
-_GAP = 10  # usual gaps between rows; a longer one before them is not regular
+_MANY = 20  # so many rows in the future are meant, as in invented data
 _TIMEZONES = pd.Timedelta(days=1)
-_LEFT_OUT = "rows in the future are left out"
+_FUTURE = "holds rows in the future"
 
 
-class Whole(ABC):
+class Whole:
     """A source of which each series is fetched as a whole, and compared with the stored one.
 
+    - ``where``: its name in the reasons of series that it lacks
     - ``lost``: what becomes of a series that lacks stored rows; None: the source is not compared
     - ``unreadable``: whether a part of it could not be read; stored rows never give way then
     """
 
     name: str
+    where: object
     lost: Lost | None
     unreadable: bool = False
 
-    @abstractmethod
-    def tickers(self) -> list[str]:
-        """Return all series the source holds."""
+    def read(self) -> tuple[Mapping[str, pd.DataFrame], Mapping[str, str]]:
+        """Read all series by name, and why others cannot be used; :meth:`rows` calls it once."""
+        raise NotImplementedError
 
-    @abstractmethod
+    @functools.cached_property
+    def _series(self) -> tuple[Mapping[str, pd.DataFrame], Mapping[str, str]]:
+        return self.read()
+
+    def tickers(self) -> list[str]:
+        """Return all series the source holds, also those that cannot be used."""
+        frames, failed = self._series
+        return [*frames, *failed]
+
     def fingerprint(self) -> str:
         """Return a hash that changes with the source's content."""
+        raise NotImplementedError
 
-    @abstractmethod
     def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
-        """Yield each series as the source has it."""
+        """Yield each series as the source has it, in any spelling of its name."""
+        frames, failed = self._series
+        names = spellings([*frames, *failed])  # the files may spell ``BRK-B`` ``brk.b``
+        for name in tickers:
+            if (series := spelled(names, name)) is None:
+                yield Fetched(name, None, f"not in {self.where}{hint_of_zeros(names, [name])}")
+            elif why := failed.get(series) or _repeated_time(frames[series]):
+                yield Fetched(name, None, why)
+            else:
+                frame = frames[series]
+                same = frame["unique_id"].iloc[0] == name
+                yield Fetched(name, frame if same else frame.assign(unique_id=name))
 
     def fetch(
         self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
@@ -67,16 +87,17 @@ class Whole(ABC):
     def compared(self, item: Fetched, known: Known | None) -> Fetched:
         """Return a series of the source, unless it lacks stored rows that it should not lack.
 
-        Rows in the future are left out, with a reason beside the frame.
+        One with rows in the future is refused.
         """
         name, frame = item.unique_id, item.frame
         if frame is None or self.lost is None:
             return item
+        if why := why_future(frame["ds"].to_numpy()):
+            return Fetched(name, None, why, suspect=True)
         keeps_nothing = self.lost == "replace" and not self.unreadable
         stored = None if known is None or keeps_nothing else known(name)
-        frame, left_out = without_future(frame, None if stored is None else stored.frame)
         if stored is None or (rows := _lost_from(stored.frame, frame)).empty:
-            return Fetched(name, frame, left_out)
+            return item
         if self.lost == "keep":
             try:
                 joined = join([rows, frame[~frame["ds"].isin(rows["ds"])]])
@@ -88,32 +109,9 @@ class Whole(ABC):
                 return Fetched(name, None, why, suspect=True)
             if why := _why_apart(frame, stored.frame):
                 return Fetched(name, None, why, suspect=True)
-            return Fetched(name, joined, left_out, kept=rows["ds"])
+            return Fetched(name, joined, kept=rows["ds"])
         why = TOO_SHORT if self.unreadable else _why_suspect(rows, stored.frame)
         return Fetched(name, None, why, suspect=True)
-
-
-def series_of(
-    tickers: Sequence[str],
-    frames: Mapping[str, pd.DataFrame],
-    failed: Mapping[str, str],
-    where: object,
-) -> Iterator[Fetched]:
-    """Yield the series of a source that has been read, in any spelling of their names.
-
-    - ``failed``: why others cannot be used
-    - ``where``: the source, for the reason of a series that is not in it
-    """
-    names = spellings([*frames, *failed])  # the files may spell ``BRK-B`` ``brk.b``
-    for name in tickers:
-        if (series := spelled(names, name)) is None:
-            yield Fetched(name, None, f"not in {where}{hint_of_zeros(names, [name])}")
-        elif why := failed.get(series) or _repeated_time(frames[series]):
-            yield Fetched(name, None, why)
-        else:
-            frame = frames[series]
-            same = frame["unique_id"].iloc[0] == name
-            yield Fetched(name, frame if same else frame.assign(unique_id=name))
 
 
 def _why_apart(frame: pd.DataFrame, stored: pd.DataFrame) -> str | None:
@@ -177,39 +175,22 @@ def _with_value(frame: pd.DataFrame) -> pd.Series:
     return frame[column].notna()
 
 
-def without_future(
-    frame: pd.DataFrame, stored: pd.DataFrame | None = None
-) -> tuple[pd.DataFrame, str | None]:
-    """Return a series without the rows that cannot be meant, and say which; None for none.
+def why_future(times: np.ndarray) -> str | None:
+    """Say which times of a series are in the future, as by a wrong year; None for none.
 
-    A row is in the future if it is later than tomorrow, and by more than one step, since the last
-    step may be named by its end. Twenty or more such rows are meant if they follow those before
-    them without a long gap, and so are those of a series that has no others. Rows that follow
-    without a long gap and are ``stored`` already are meant, too: the clock was set back.
+    A time is if it is later than tomorrow, and by more than one step, since the last step may be
+    named by its end. Twenty or more are meant, and so is a series that has no others.
     """
-    times = frame["ds"].to_numpy()
     if times.dtype.kind != "M" or len(times) < 2:
-        return frame, None
-    step = pd.Timedelta(seconds=spacing_of(times))
-    latest = (pd.Timestamp.now() + max(_TIMEZONES, step)).to_datetime64()
-    first = int(np.searchsorted(times, latest, side="right"))
-    if first in (0, len(times)):
-        return frame, None
-    if np.diff(times[first - 1 :]).max() <= _GAP * step.to_timedelta64():
-        if len(times) - first >= _REGULAR:
-            return frame, None
-        if stored is not None and len(stored) and stored["ds"].dtype.kind == "M":
-            known = np.searchsorted(times, stored["ds"].to_numpy()[-1], side="right")
-            first = max(first, int(known))
-        if first == len(times):
-            return frame, None
-    span = show_time(times[first])
-    span += f" to {show_time(times[-1])}" if len(times) - first > 1 else ""
-    return frame.iloc[:first], (
-        f"{_LEFT_OUT} ({span}), the others are stored. Correct them in the source"
-    )
+        return None
+    ahead = max(_TIMEZONES, pd.Timedelta(seconds=spacing_of(times)))
+    later = times[times > (pd.Timestamp.now() + ahead).to_datetime64()]
+    if not 0 < len(later) < min(_MANY, len(times)):
+        return None
+    last = f" to {show_time(later[-1])}" if len(later) > 1 else ""
+    return f"{_FUTURE} ({show_time(later[0])}{last}); correct them in the source, or leave them out"
 
 
 def is_of_future(reason: str) -> bool:
-    """Return whether rows of a series were left out since they were dated in the future."""
-    return reason.startswith(_LEFT_OUT)
+    """Return whether a series was refused since it holds rows that are dated in the future."""
+    return reason.startswith(_FUTURE)

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,8 +11,7 @@ import pandas as pd
 
 from forecaster.errors import DataError, UsageError, listed, warn
 from forecaster.files import Home, as_bytes, as_text, check_plain, from_text
-from forecaster.ingest.sources.compared import Lost, Whole, series_of
-from forecaster.ingest.sources.source import Fetched
+from forecaster.ingest.sources.compared import Lost, Whole
 from forecaster.ingest.store.store import is_store
 from forecaster.ingest.tables.file_reader import (
     ENDINGS,
@@ -42,22 +40,13 @@ class Files(Whole):
     """
 
     def __init__(self, path: str, columns: Columns | None = None, *, lost: Lost = "suspect"):
-        self.path = from_text(path).expanduser()
+        self.path = self.where = from_text(path).expanduser()
         self._columns = columns or Columns()
         self.lost = lost
         # The full path, since later commands may be started in another folder.
         self.name = f"files:{as_text(self.path.resolve())}"
         if not self.path.exists():
             raise UsageError(f"files:{path}: no such file or folder")
-        self._failed: dict[str, str] = {}
-
-    def tickers(self) -> list[str]:
-        """Return all series, including those of unreadable files in a folder."""
-        return [*self._frames, *self._failed]
-
-    def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
-        """Yield each series as the files have it."""
-        yield from series_of(tickers, self._frames, self._failed, self.path)
 
     def fingerprint(self) -> str:
         """Return a hash of the names and contents of all files and the version of their reader."""
@@ -82,18 +71,16 @@ class Files(Whole):
             digest.update(as_bytes(f"{name}\n{content}\n"))
         return digest.hexdigest()
 
-    @functools.cached_property
-    def _frames(self) -> dict[str, pd.DataFrame]:
-        """All series by name; see also ``_failed``."""
+    def read(self) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
+        """Read all series by name, and why others cannot be used."""
         before = self._content
-        frames = (
-            self._read_folder()
-            if self.path.is_dir()
-            else read_series(self.path, columns=self._columns)
-        )
+        if self.path.is_dir():
+            series = self._read_folder()
+        else:
+            series = read_series(self.path, columns=self._columns), dict[str, str]()
         if self._hash() != before:
             raise DataError(f"{self.path}: changed while it was read; run the same again")
-        return frames
+        return series
 
     def _files(self) -> list[Path]:
         """Return the file itself, or all files of the folder that are read, by name."""
@@ -118,9 +105,10 @@ class Files(Whole):
             and not any(part.startswith(".") for part in file.relative_to(self.path).parts)
         )
 
-    def _read_folder(self) -> dict[str, pd.DataFrame]:
+    def _read_folder(self) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
         """Read all series of all files; join the parts of a series in several files."""
         parts: dict[str, list[pd.DataFrame]] = {}
+        frames, failed = dict[str, pd.DataFrame](), dict[str, str]()
         files = self._files()
         others = [
             as_text(file.relative_to(self.path))
@@ -139,18 +127,17 @@ class Files(Whole):
         with ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
             for file, series in zip(files, pool.map(self._try_file, files), strict=True):
                 if isinstance(series, str):
-                    self._failed[series_name(file, self.path)] = series
+                    failed[series_name(file, self.path)] = series
                     self.unreadable = True
                     continue
                 for name, frame in series.items():
                     parts.setdefault(name, []).append(frame)
-        frames: dict[str, pd.DataFrame] = {}
-        for name in [name for name in parts if name not in self._failed]:
+        for name in [name for name in parts if name not in failed]:
             try:
                 frames[name] = join(parts[name])
             except DataError as error:
-                self._failed[name] = str(error)
-        return frames
+                failed[name] = str(error)
+        return frames, failed
 
     def _try_file(self, file: Path) -> dict[str, pd.DataFrame] | str:
         """Return the series of a file, or the reason why it cannot be read."""

@@ -8,14 +8,15 @@ import functools
 import re
 import tempfile
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+
+import pandas as pd
 
 from forecaster.errors import DataError, ForecasterError, SourceError
 from forecaster.ingest.sources.compared import Lost, Whole
 from forecaster.ingest.sources.files import Files
 from forecaster.ingest.sources.remote_url import WEB, read_remote_url
-from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.tables.file_reader import ENDINGS
 from forecaster.ingest.tables.roles import Columns
 
@@ -32,24 +33,20 @@ class Remote(Whole):
 
     def __init__(self, url: str, columns: Columns | None = None, *, lost: Lost = "suspect"):
         self._url = read_remote_url(url)
-        self.name = f"files:{self._url.shown}"
+        self.where = self._url.shown
+        self.name = f"files:{self.where}"
         self._system, self._path = self._url.open(self.name)
         self._columns, self.lost = columns, lost
         self._temporary = tempfile.TemporaryDirectory(prefix="forecaster-")
         self._folder = Path(self._temporary.name)
         self._base = ""  # of the names of messages
 
-    def tickers(self) -> list[str]:
-        """Return all series, including those of unreadable files in a folder."""
+    def read(self) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
+        """Read all series by name, and why others cannot be used."""
         with self._named():
-            return self._files.tickers()
-
-    def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
-        """Yield each series as the files have it."""
-        with self._named():
-            for item in self._files.rows(tickers):
-                self.unreadable = self._files.unreadable
-                yield item._replace(reason=item.reason and self._in_words(item.reason))
+            frames, failed = self._files.read()
+        self.unreadable = self._files.unreadable
+        return frames, {name: self._in_words(why) for name, why in failed.items()}
 
     def fingerprint(self) -> str:
         """Return a hash of the names and contents of all files and the version of their reader."""

@@ -12,7 +12,7 @@ class Fetched(NamedTuple):
     """One series, or the reason why there is none.
 
     - ``frame``: ``unique_id, ds, channels...``, sorted by ``ds``; None: see the next three fields
-    - ``reason``: why the series could not be fetched; beside a frame, which rows it lacks and why
+    - ``reason``: why the series could not be fetched
     - ``unchanged``: the stored series is up to date
     - ``suspect``: the source contradicts the stored series, which is kept
     - ``timezone``: of the exchange

@@ -3,22 +3,18 @@
 import hashlib
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
 from forecaster.errors import DataError, SourceError, UsageError
-from forecaster.ingest.sources.compared import Lost, Whole, series_of
-from forecaster.ingest.sources.source import Fetched
+from forecaster.ingest.sources.compared import Lost, Whole
 from forecaster.ingest.sources.sql_url import read_database_url
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.roles import Columns
-from forecaster.machine import free_memory
 
 _READER = 3  # raise it when rows are read differently
 _CHUNK = 20_000  # rows that are in memory as Python objects
-_COPIES = 2  # of the rows, beside them, that reading makes
 _WAIT = 10.0  # seconds to wait for a server, or for a file that another program has locked
 _SELECT = re.compile(r"\b(select|from)\b|\bvalues\s*\(", re.IGNORECASE)
 
@@ -42,48 +38,34 @@ class Database(Whole):
         self._url = read_database_url(url)
         if not (said := " ".join(query.split())):
             raise UsageError("--query is empty; expected a SELECT, or the name of a table")
-        self.name = f"sql:{self._url.shown}#{said}"
-        self._where = f"sql:{self._url.shown}"
+        self.where = f"sql:{self._url.shown}"
+        self.name = f"{self.where}#{said}"
         self._query = query.strip().rstrip(";")
         self._columns = columns or Columns()
         self.lost = lost
         self._engine = self._url.open(_WAIT)
-        self._frames: dict[str, pd.DataFrame] | None = None
         self._fingerprint = ""
-
-    def tickers(self) -> list[str]:
-        """Return all series that the query returns."""
-        return list(self._read())
-
-    def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
-        """Yield each series as the query returns it."""
-        yield from series_of(tickers, self._read(), {}, self._where)
 
     def fingerprint(self) -> str:
         """Return a hash of all rows, in any order, and of the version of their reader."""
-        self._read()
+        self.tickers()  # which reads them
         return self._fingerprint
 
-    def _read(self) -> dict[str, pd.DataFrame]:
-        """Return all series by name; the database is asked once."""
-        if self._frames is None:
-            table = self._table()
-            if table.empty:
-                raise DataError(f"{self._where}: the query returns no rows")
-            location = TableLocation(self._where, counts_rows=True)
-            rows = tidy(table, location, columns=self._columns)
-            how = (_READER, self._columns, list(rows), [*map(str, rows.dtypes)])
-            hashes = pd.util.hash_pandas_object(rows, index=False).to_numpy()
-            self._fingerprint = hashlib.sha256(f"{how}".encode() + hashes.tobytes()).hexdigest()
-            self._frames = dict(each_series(rows))
-        return self._frames
+    def read(self) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
+        """Read all series by name; the database is asked once."""
+        table = self._table()
+        if table.empty:
+            raise DataError(f"{self.where}: the query returns no rows")
+        rows = tidy(table, TableLocation(self.where, counts_rows=True), columns=self._columns)
+        how = (_READER, self._columns, list(rows), [*map(str, rows.dtypes)])
+        hashes = pd.util.hash_pandas_object(rows, index=False).to_numpy()
+        self._fingerprint = hashlib.sha256(f"{how}".encode() + hashes.tobytes()).hexdigest()
+        return dict(each_series(rows)), {}
 
     def _table(self) -> pd.DataFrame:
         """Run the query; return its rows."""
         from sqlalchemy.exc import SQLAlchemyError
 
-        parts: list[pd.DataFrame] = []
-        size = 0
         try:
             with self._engine.connect() as connection:
                 if self._engine.dialect.name == "postgresql":
@@ -91,19 +73,11 @@ class Database(Whole):
                 connection.execution_options(
                     no_parameters=True, stream_results=True, max_row_buffer=_CHUNK
                 )
-                for part in pd.read_sql_query(self._statement(), connection, chunksize=_CHUNK):
-                    parts.append(part.apply(_in_utc))
-                    size += parts[-1].memory_usage(deep=True).sum()
-                    if size * _COPIES > free_memory():
-                        raise DataError(
-                            f"{self._where}: the rows that the query returns do not fit into "
-                            f"memory: {size / 2**30:,.1f} GiB have come. Select fewer columns, "
-                            "series or years"
-                        )
+                rows = pd.read_sql_query(self._statement(), connection, chunksize=_CHUNK)
+                return pd.concat([part.apply(_in_utc) for part in rows], ignore_index=True)
         except (SQLAlchemyError, OSError, ValueError, RuntimeError, sqlite3.Warning) as error:
             # Not "from error": drivers put passwords into their messages.
             raise self._failed(error.__cause__ or error) from None
-        return pd.concat(parts, ignore_index=True)
 
     def _statement(self) -> str:
         """Return the statement to run: the query as a part of another, so that it can be only one.
@@ -124,7 +98,7 @@ class Database(Whole):
             advice = ". --query takes one SELECT, or the name of a table"
         elif "locked" in reason or "lock on file" in reason:
             advice = ". Another program is writing to it; run the same again when it has ended"
-        return SourceError(f"{self._where}: {reason}{advice}")
+        return SourceError(f"{self.where}: {reason}{advice}")
 
 
 def _in_utc(column: pd.Series) -> pd.Series:
