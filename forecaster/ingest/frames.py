@@ -38,6 +38,8 @@ def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
     Raises UsageError for anything else, and for column options together with a panel, and TypeError
     for unknown options.
     """
+    if isinstance(data, Panel) and not columns:
+        return data
     options = Columns.of(columns)
     if isinstance(data, Panel):
         if given := [name for name, value in columns.items() if value is not None]:

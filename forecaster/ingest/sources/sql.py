@@ -56,7 +56,8 @@ class Database(Whole):
         table = self._table()
         if table.empty:
             raise DataError(f"{self.where}: the query returns no rows")
-        rows = tidy(table, TableLocation(self.where, counts_rows=True), columns=self._columns)
+        where = TableLocation(str(self.where), counts_rows=True)
+        rows = tidy(table, where, columns=self._columns)
         how = (_READER, self._columns, list(rows), [*map(str, rows.dtypes)])
         hashes = pd.util.hash_pandas_object(rows, index=False).to_numpy()
         self._fingerprint = hashlib.sha256(f"{how}".encode() + hashes.tobytes()).hexdigest()

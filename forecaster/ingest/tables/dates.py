@@ -107,10 +107,7 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
         try:
             column = _read(given.astype(str).str.strip(), date_format)
         except ValueError as error:
-            raise DataError(
-                f"{where}, column {where.column('ds')!r}: {error}; expected "
-                f"{_expected(None if date_format is None else date_format)}"
-            ) from error
+            raise DataError(f"{where}, column {where.column('ds')!r}: {error}") from error
     if pd.api.types.is_numeric_dtype(column):
         bad = column.isna()
     else:
