@@ -165,28 +165,6 @@ def initial_of(
     return out
 
 
-def squares_of(
-    form: CesForm,
-    piece: Piece,
-    parameters: Parameters,
-    stable: Bool[np.ndarray, "series model"],
-    guess: Float[np.ndarray, "state series"],
-) -> PerModel:
-    """Return the sum of squared one-step errors, from back-cast initial states.
-
-    Infinite where parameters are not stable.
-    """
-    fixed = STABLE[form.kind == "full"][: form.parameters]
-    parameters = np.where(stable[..., None], parameters, fixed)
-    out = np.empty(stable.shape)
-    most = max(1, _ELEMENTS // len(out))
-    for begin in range(0, len(out[0]), most):
-        models = slice(begin, begin + most)
-        state = back_cast(form, piece, parameters[:, models], guess)
-        out[:, models] = filtered(form, piece, parameters[:, models], state)
-    return np.where(stable, out, np.inf)
-
-
 def back_cast(
     form: CesForm,
     piece: Piece,
@@ -368,13 +346,24 @@ class Problem(NamedTuple):
     whole: Int[np.ndarray, " series"]
     guess: Float[np.ndarray, "state series"]
 
-    def stable(self, parameters: Parameters) -> Bool[np.ndarray, "series model"]:
-        """Return whether parameters are stable over the whole length of each series."""
-        return is_stable(self.form, parameters, self.whole)
+    def squares(
+        self, parameters: Parameters, stable: Bool[np.ndarray, "series model"] | None = None
+    ) -> PerModel:
+        """Return the sums of squared one-step errors, from back-cast initial states.
 
-    def squares(self, parameters: Parameters) -> PerModel:
-        """Return the sums of squared errors; infinite where parameters are not stable."""
-        return squares_of(self.form, self.piece, parameters, self.stable(parameters), self.guess)
+        They are infinite where parameters are not stable over the whole length of a series.
+        """
+        form, piece = self.form, self.piece
+        stable = is_stable(form, parameters, self.whole) if stable is None else stable
+        fixed = STABLE[form.kind == "full"][: form.parameters]
+        parameters = np.where(stable[..., None], parameters, fixed)
+        out = np.empty(stable.shape)
+        most = max(1, _ELEMENTS // len(out))
+        for begin in range(0, len(out[0]), most):
+            some = parameters[:, begin : begin + most]
+            state = back_cast(form, piece, some, self.guess)
+            out[:, begin : begin + most] = filtered(form, piece, some, state)
+        return np.where(stable, out, np.inf)
 
 
 def search(problem: Problem, grid: Parameters) -> tuple[ByParameter, Float[np.ndarray, " series"]]:
@@ -382,25 +371,17 @@ def search(problem: Problem, grid: Parameters) -> tuple[ByParameter, Float[np.nd
 
     ``grid``: one for all series, or one for each
     """
-    form = problem.form
-    grid, stable = _for_each(problem, grid)
-    squares = squares_of(form, problem.piece, grid, stable, problem.guess)
+    form, stable = problem.form, None
+    if len(grid) == 1:
+        lengths, which = np.unique(problem.whole, return_inverse=True)
+        stable = is_stable(form, grid.repeat(len(lengths), axis=0), lengths)[which]
+        grid = grid.repeat(len(which), axis=0)
+    squares = problem.squares(grid, stable)
     parameters, best = grid[np.arange(len(grid)), squares.argmin(1)], squares.min(1)
     steps, rounds = _STEPS[: form.parameters], _ROUNDS
     if form.kind == "full":
         steps, rounds = _FULL_STEPS, _FULL_ROUNDS
     return _closer(problem, parameters, best, steps, rounds)
-
-
-def _for_each(
-    problem: Problem, grid: Parameters
-) -> tuple[Parameters, Bool[np.ndarray, "series model"]]:
-    """Return a grid for each series, and whether its points are stable."""
-    if len(grid) == len(problem.whole):
-        return grid, problem.stable(grid)
-    lengths, which = np.unique(problem.whole, return_inverse=True)
-    stable = is_stable(problem.form, grid.repeat(len(lengths), axis=0), lengths)[which]
-    return grid.repeat(len(which), axis=0), stable
 
 
 def _closer(

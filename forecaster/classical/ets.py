@@ -6,7 +6,7 @@ likelihood, so that the information criteria of both can be compared.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -147,40 +147,32 @@ def fit_ets(rows: Sequence[Row], season: int) -> list[Average]:
     - ``season``: steps in a season; 1 for none
     """
     averages: list[Average] = [()] * len(rows)
-    forms = forms_of(season)
     for batch in batches([row[-_LEARNED_FROM:] for row in rows]):
-        fits = _near_the_best([_Fitted.on_grid(form, batch) for form in forms], len(batch.values))
-        fits = [
-            one._replace(
-                found=refined(one.z, one.lengths, one.form.space, one.found, one.form.bounds())
-            )
-            for one in fits
-        ]
-        criteria = _criteria(fits, len(batch.values))
-        parameters: dict[int, Parameters] = {}
-        for number, fitted in enumerate(fits):
-            parameters[number] = np.full((len(batch.values), len(fitted.form.names)), np.nan)
-            parameters[number][fitted.rows] = fitted.found.parameters
+        count = len(batch.values)
+        fits = [_Fitted.on_grid(form, batch) for form in forms_of(season)]
+        criteria = _criteria(fits, count)
+        with np.errstate(invalid="ignore"):
+            near = criteria - criteria.min(1, keepdims=True) < _NEAR
+        fits = [one.refined(near[one.rows, number]) for number, one in enumerate(fits)]
+        criteria = _criteria(fits, count)
         for row, where in enumerate(batch.where):
-            averages[where] = _average(forms, parameters, criteria[row], row)
+            averages[where] = _average(fits, criteria[row], row)
     return averages
 
 
 def _criteria(fits: Sequence["_Fitted"], series: int) -> Float[np.ndarray, "series form"]:
-    """Return the criterion of each form for each series; infinite where it does not fit."""
+    """Return Akaike's criterion, corrected for short series, of each form for each series.
+
+    It is infinite where a series has too few values, or none to take the logarithm of.
+    """
     out = np.full((series, len(fits)), np.inf)
     for number, fitted in enumerate(fits):
-        found = criterion(fitted.form, fitted.found, fitted.lengths)
-        out[fitted.rows, number] = found + fitted.jacobian
+        free, count = fitted.form.freedom, fitted.lengths.astype(float)
+        penalty = 2 * free + 2 * free * (free + 1) / np.maximum(count - free - 1, 1)
+        with np.errstate(divide="ignore"):
+            fit = count * np.log(fitted.found.squares / count)
+        out[fitted.rows, number] = fit + penalty + fitted.jacobian
     return out
-
-
-def _near_the_best(fits: list["_Fitted"], series: int) -> list["_Fitted"]:
-    """Return the fits of each form to the series of which it comes near the best form."""
-    criteria = _criteria(fits, series)
-    with np.errstate(invalid="ignore"):
-        near = criteria - criteria.min(1, keepdims=True) < _NEAR
-    return [fitted.only(near[fitted.rows, number]) for number, fitted in enumerate(fits)]
 
 
 class _Fitted(NamedTuple):
@@ -202,31 +194,22 @@ class _Fitted(NamedTuple):
     def on_grid(form: Form, batch: Batch) -> "_Fitted":
         """Fit a form by the best point of its grid."""
         z, jacobian = _as_smoothed(form, batch.values, batch.lengths)
-        rows = np.flatnonzero(_has_enough(form, batch.lengths) & np.isfinite(jacobian))
+        fewest = max(form.freedom + 2, 2 * form.season if form.season > 1 else 1)
+        rows = np.flatnonzero((batch.lengths >= fewest) & np.isfinite(jacobian))
         z, lengths = z[rows], batch.lengths[rows]
         found = on_grid(z, lengths, form.space, form.grid())
         return _Fitted(form, rows, z, lengths, jacobian[rows], found)
 
-    def only(self, chosen: Bool[np.ndarray, " series"]) -> "_Fitted":
-        """Return the fits of some series."""
+    def parameters_of(self, row: int) -> list[float]:
+        """Return the parameters of the series at a row of the batch."""
+        return self.found.parameters[np.searchsorted(self.rows, row)].tolist()
+
+    def refined(self, chosen: Bool[np.ndarray, " series"]) -> "_Fitted":
+        """Return better fits of some of the series."""
         found = Estimate(*(part[chosen] for part in self.found))
         rows, z, lengths, jacobian = (part[chosen] for part in self[1:5])
+        found = refined(z, lengths, self.form.space, found, self.form.bounds())
         return _Fitted(self.form, rows, z, lengths, jacobian, found)
-
-
-def _has_enough(form: Form, lengths: Lengths) -> Bool[np.ndarray, " series"]:
-    """Return which series have enough values for a form and its criterion."""
-    cycles = 2 * form.season if form.season > 1 else 1
-    return (lengths > form.freedom + 1) & (lengths >= cycles)
-
-
-def criterion(form: Form, fitted: Estimate, lengths: Lengths) -> Float[np.ndarray, " series"]:
-    """Return Akaike's criterion corrected for short series; infinite where one is too short."""
-    free, count = form.freedom, lengths.astype(float)
-    with np.errstate(divide="ignore"):
-        fit = count * np.log(fitted.squares / count)
-    penalty = 2 * free + 2 * free * (free + 1) / np.maximum(count - free - 1, 1)
-    return np.where(_has_enough(form, lengths), fit + penalty, np.inf)
 
 
 def ets_ahead(
@@ -289,9 +272,7 @@ def _as_values(
     return np.exp(np.clip(smoothed + begin[:, None, None], -700, 700))
 
 
-def _average(
-    forms: Sequence[Form], parameters: Mapping[int, Parameters], criteria: np.ndarray, row: int
-) -> Average:
+def _average(fits: Sequence[_Fitted], criteria: np.ndarray, row: int) -> Average:
     """Return the best forms of the series at a row, weighted by their criteria."""
     if not np.isfinite(criteria).any():
         return ()
@@ -300,6 +281,6 @@ def _average(
     best = best[weights[best] >= _LEAST_WEIGHT * weights[best].sum()]
     total = weights[best].sum()
     return tuple(
-        Component(forms[k], tuple(parameters[k][row].tolist()), float(weights[k] / total))
-        for k in best
+        Component(one.form, tuple(one.parameters_of(row)), float(weight / total))
+        for one, weight in zip([fits[k] for k in best], weights[best], strict=True)
     )

@@ -10,10 +10,9 @@
 - ADIDA: Nikolopoulos et al. (2011), Journal of the Operational Research Society 62: sums over the
   mean interval are smoothed, and spread evenly.
 
-All of them forecast the same mean for all steps ahead. They take one series, or several at once as
-further axes, and return the forecast made at every step from the steps up to it alone. Steps that
-are missing at the end of a shorter series are NaN. Smoothing begins with the first value, and
-intervals are counted from one step before the first. Without any demand yet, zero is forecast.
+All of them forecast the same mean for all steps ahead. They take one series, and return the
+forecast made at every step from the steps up to it alone. Smoothing begins with the first value,
+and intervals are counted from one step before the first. Without any demand yet, zero is forecast.
 """
 
 from collections.abc import Callable
@@ -22,34 +21,32 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float, Int
 
-Steps: TypeAlias = Float[np.ndarray, "*series step"]
+Steps: TypeAlias = Float[np.ndarray, " step"]
 
 WEIGHT = 0.1
 """The usual weight of the latest value in a smoothed mean."""
-_TRIED = tuple(sorted(np.arange(10, 31) / 100, key=lambda weight: abs(weight - 0.2)))
+_TRIED = np.array(sorted(np.arange(10, 31) / 100, key=lambda weight: abs(weight - 0.2)))
 _AS_GOOD = 1 + 1e-9  # times the smallest errors: of weights up to this, the one nearest to 0.2
 
 
-def croston(z: Steps, weight: float = WEIGHT) -> Steps:
-    """Forecast the mean demand divided by the mean interval; ``weight``: of their latest values."""
+def croston(z: Steps) -> Steps:
+    """Forecast the mean demand divided by the mean interval."""
     some = z > 0
-    size = _smoothed(z, some, weight)
-    before = np.concatenate([np.zeros((*z.shape[:-1], 1)), _latest(some)[..., :-1]], axis=-1)
-    interval = _smoothed(np.arange(1, z.shape[-1] + 1) - before, some, weight)
-    with np.errstate(invalid="ignore"):
-        return _from_first(size / interval, z)
+    before = np.r_[0, _latest(some)[:-1]]
+    intervals = np.arange(1, len(z) + 1) - before
+    return np.nan_to_num(_smoothed(z, some) / _smoothed(intervals, some))
 
 
-def sba(z: Steps, weight: float = WEIGHT) -> Steps:
+def sba(z: Steps) -> Steps:
     """Forecast as :func:`croston`, times one minus half of the weight."""
-    return (1 - weight / 2) * croston(z, weight)
+    return (1 - WEIGHT / 2) * croston(z)
 
 
-def tsb(z: Steps, weight: float = WEIGHT, weight_of_probability: float = WEIGHT) -> Steps:
+def tsb(z: Steps) -> Steps:
     """Forecast the mean demand times the probability of any demand."""
     some = z > 0
-    probability = _smoothed(some.astype(float), np.isfinite(z), weight_of_probability)
-    return _from_first(_smoothed(z, some, weight) * probability, z)
+    probability = _smoothed(some.astype(float), np.ones(len(z), bool))
+    return np.nan_to_num(_smoothed(z, some) * probability)
 
 
 def adida(z: Steps) -> Steps:
@@ -58,19 +55,16 @@ def adida(z: Steps) -> Steps:
     The blocks end at the step that the forecast is made at; what is left over at the beginning is
     not used. The weight is the one of 0.1, 0.11, ..., 0.3 with the smallest squared errors so far.
     """
-    flat = np.asarray(z, float).reshape(-1, z.shape[-1])
-    some = flat > 0
+    some = z > 0
     # The mean interval so far, as a whole number; 0 before there is any demand.
-    lengths = np.rint(_latest(some) / np.maximum(np.cumsum(some, axis=-1), 1)).astype(int)
-    out = np.zeros(flat.shape)
-    totals = np.concatenate([np.zeros((len(flat), 1)), np.nancumsum(flat, axis=1)], axis=1)
-    for length in np.unique(lengths[lengths > 0]):
-        for offset in range(min(int(length), flat.shape[1])):
-            made = _aggregated(totals, int(length), offset)
-            ends = slice(offset + int(length) - 1, None, int(length))
-            here = lengths[:, ends] == length
-            out[:, ends] = np.where(here, made, out[:, ends])
-    return np.where(np.isfinite(z), out.reshape(z.shape), np.nan)
+    lengths = np.rint(_latest(some) / np.maximum(np.cumsum(some), 1)).astype(int)
+    out, totals = np.zeros(len(z)), np.r_[0.0, np.cumsum(z)]
+    for length in np.unique(lengths[lengths > 0]).tolist():
+        for offset in range(min(length, len(z))):
+            ends = slice(offset + length - 1, None, length)
+            made = _aggregated(totals[offset::length], length)
+            out[ends] = np.where(lengths[ends] == length, made, out[ends])
+    return out
 
 
 INTERMITTENT: dict[str, Callable[[Steps], Steps]] = {
@@ -82,31 +76,26 @@ INTERMITTENT: dict[str, Callable[[Steps], Steps]] = {
 """The methods by name."""
 
 
-def _aggregated(
-    totals: Float[np.ndarray, "series end"], length: int, offset: int
-) -> Float[np.ndarray, "series block"]:
-    """Return the forecast at the end of each block of a length, the first of them after ``offset``.
-
-    ``totals``: the sum of all values before each step
-    """
-    sums = np.diff(totals[:, offset::length], axis=1)
-    each = np.broadcast_to(sums, (len(_TRIED), *sums.shape))
-    made = _smoothed(each, np.ones(each.shape, bool), np.array(_TRIED)[:, None])
+def _aggregated(totals: Float[np.ndarray, " end"], length: int) -> Float[np.ndarray, " block"]:
+    """Return the forecast at the end of each block; ``totals``: of all values before each end."""
+    sums = np.diff(totals)
+    each = np.broadcast_to(sums, (len(_TRIED), len(sums)))
+    made = _smoothed(each, np.ones(each.shape, bool), _TRIED)
     errors = np.zeros(made.shape)
-    errors[:, :, 1:] = np.square(sums[:, 1:] - made[:, :, :-1])
+    errors[:, 1:] = np.square(sums[1:] - made[:, :-1])
     errors = np.cumsum(errors, axis=-1)
     best = (errors <= errors.min(0) * _AS_GOOD).argmax(0)
     return np.take_along_axis(made, best[None], axis=0)[0] / length
 
 
-def _latest(some: np.ndarray) -> Int[np.ndarray, "*series step"]:
+def _latest(some: np.ndarray) -> Int[np.ndarray, " step"]:
     """Return how many steps there were up to the latest demand; ``some``: where there is any."""
-    return np.maximum.accumulate(np.where(some, np.arange(1, some.shape[-1] + 1), 0), axis=-1)
+    return np.maximum.accumulate(np.where(some, np.arange(1, len(some) + 1), 0))
 
 
 def _smoothed(
-    values: Steps, there: np.ndarray, weight: float | Float[np.ndarray, "weight 1"]
-) -> Steps:
+    values: np.ndarray, there: np.ndarray, weight: float | Float[np.ndarray, " weight"] = WEIGHT
+) -> np.ndarray:
     """Return the smoothed mean at each step of the values that are there; NaN before the first.
 
     The loop goes step by step, so that no bit depends on later steps.
@@ -117,11 +106,5 @@ def _smoothed(
         now = values[..., step]
         # The first value stands for itself.
         moved = np.where(np.isnan(mean), now, weight * now + (1 - weight) * mean)
-        mean = np.where(there[..., step], moved, mean)
-        out[..., step] = mean
+        out[..., step] = mean = np.where(there[..., step], moved, mean)
     return out
-
-
-def _from_first(made: Steps, z: Steps) -> Steps:
-    """Return forecasts with zero before any demand; NaN where the series is missing."""
-    return np.where(np.isfinite(z), np.nan_to_num(made, nan=0.0), np.nan)

@@ -174,15 +174,6 @@ def _share(target: Values, fade: Values, line: Values) -> PerSeries:
         return np.nan_to_num(np.clip((aa * yb - ab * ya) / (aa * bb - ab**2), 0, 1))
 
 
-def _smoothed(values: Values, smoothing: PerSeries, level: PerSeries) -> Values:
-    """Return the level before each value and after the last."""
-    out = np.empty((len(values), values.shape[1] + 1))
-    out[:, 0] = level
-    for step in range(values.shape[1]):
-        out[:, step + 1] = smoothing * values[:, step] + (1 - smoothing) * out[:, step]
-    return out
-
-
 def _lines(values: Values) -> tuple[Values, Values, Values]:
     """Return intercept and slope of the line through the values before each, and their mean."""
     series, steps = values.shape
@@ -220,7 +211,9 @@ def _ahead(
     """Return the forecasts made at every value; each is used as a value for the next one."""
     smoothing = np.array([model.smoothing for model in models])
     share = np.array([model.share for model in models])[:, None]
-    level = _smoothed(values, smoothing, np.array([model.level for model in models]))[:, 1:]
+    level, now = np.empty(values.shape), np.array([model.level for model in models])
+    for at in range(values.shape[1]):
+        level[:, at] = now = smoothing * values[:, at] + (1 - smoothing) * now
     intercept, slope, mean = _lines(np.pad(values, ((0, 0), (0, 1))))
     intercept, slope, mean = intercept[:, 1:], slope[:, 1:], mean[:, 1:-1]
     step = np.arange(1, values.shape[1] + 1)

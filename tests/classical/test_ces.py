@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from forecaster.classical import Ces, ces_ahead, fit_ces
-from forecaster.classical.ces import CesForm, is_stable
 
 
 def one_by_one(y: np.ndarray, model: Ces, horizon: int) -> tuple[np.ndarray, np.ndarray]:
@@ -37,16 +36,6 @@ def moved(state: complex, weight: complex, error: float) -> complex:
     return weight * (state.real + error + 1j * error) + (1 + 1j - weight) * state
 
 
-def after(
-    level: float, potential: float, weights: tuple[float, ...], error: float
-) -> tuple[float, float]:
-    real, imaginary = weights[:2]
-    return (
-        level + (imaginary - 1) * potential + (real - imaginary) * error,
-        level + (1 - real) * potential + (real + imaginary) * error,
-    )
-
-
 def rows(seed: int = 0, count: int = 5) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [
@@ -69,41 +58,6 @@ def test_forecasts_are_those_of_the_recursion():
         for length in (10, len(row)):
             _, ahead = one_by_one(row[:length], model, 9)
             np.testing.assert_allclose(made[length - 1], ahead, rtol=1e-9)
-
-
-@pytest.mark.parametrize("kind", ["none", "partial", "full"])
-@pytest.mark.parametrize("length", [10, 300])
-def test_stability_is_that_of_the_eigenvalues(kind, length):
-    """Errors of a state move as the state does where every value is 0."""
-    rng = np.random.default_rng(3)
-    form = CesForm(kind, 4 if kind != "none" else 1)
-    parameters = rng.uniform(0.01, 1.9, (1, 400, form.parameters))
-    parameters[..., 2:] *= 0.2 if kind == "partial" else 1
-    if kind == "full":
-        parameters[..., 2:] = 1 + 0.2 * (parameters[..., 2:] / 1.9 - 0.3)
-        parameters[..., 0] = 1 + 0.4 * parameters[..., 0]
-    largest = []
-    for point in parameters[0]:
-        size = 2 + (form.season if kind != "none" else 0) * (2 if kind == "full" else 1)
-        columns = []
-        for one in np.eye(size):
-            state = one.copy()
-            for t in range(form.season):
-                error = -state[0] - (state[2 + t] if size > 2 else 0)
-                if kind == "partial":
-                    state[2 + t] += point[2] * error
-                elif kind == "full":
-                    part = [2 + t, 2 + form.season + t]
-                    state[part] = after(state[part[0]], state[part[1]], tuple(point[2:]), error)
-                state[:2] = after(state[0], state[1], tuple(point), error)
-            columns.append(state)
-        roots = np.abs(np.linalg.eigvals(np.array(columns).T)) ** (1 / form.season)
-        largest.append(roots.max())
-    stable = is_stable(form, parameters, np.array([length]))[0]
-    expected = np.array(largest) < 1 + 0.25 / length
-    clear = np.abs(np.array(largest) - (1 + 0.25 / length)) > 1e-6
-    np.testing.assert_array_equal(stable[clear], expected[clear])
-    assert 0.05 < stable.mean() < 0.95 and clear.mean() > 0.9
 
 
 @pytest.mark.parametrize("length", range(1, 12))
