@@ -7,13 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
 import forecaster as fc
-from forecaster import swarm
 from forecaster.forecasting.fitting.training import widen
-from forecaster.forecasting.networks import functions, plain_shapes
-from forecaster.forecasting.networks.transformer import by_distance
+from forecaster.forecasting.networks import functions
 from tests.slow import rest_slow, slow
 
 CAUSAL = ["lstm", "gru", "transformer"]
@@ -114,17 +111,6 @@ def test_a_history_that_begins_late_is_seen_as_without_the_padding(kind, windows
 
 
 @pytest.mark.parametrize("kind", CAUSAL + WHOLE)
-def test_every_input_counts(kind):
-    """A network that ignores the first step of a window would pass the tests above."""
-    inputs = jnp.asarray(np.random.default_rng(3).normal(size=(5, 20, 4)), jnp.float32)
-    valid = jnp.ones((5, 20))
-    layers = 1
-    slopes = jax.grad(lambda x: jnp.square(network(kind, layers)(x, valid, last_only=True)).sum())
-    reached = np.abs(np.asarray(slopes(inputs))).max((0, 2))  # by step
-    assert (reached > 0).all()
-
-
-@pytest.mark.parametrize("kind", CAUSAL + WHOLE)
 def test_untrained_networks_say_nothing(kind):
     config = fc.Config(model=kind, hidden=3, lookback=20, validation=50)
     made = functions(config, 4)
@@ -136,57 +122,3 @@ def test_untrained_networks_say_nothing(kind):
         return made.apply(params, inputs, jnp.ones((2, 20)), last_only=True)[0]
 
     np.testing.assert_array_equal(jax.jit(outputs)(jnp.ones((2, 20, 4))), np.zeros((2, 1, 10)))
-
-
-def test_what_is_added_to_scores_goes_by_distance():
-    values = np.random.default_rng(0).normal(size=(2, 7)).astype(np.float32)
-    square = np.asarray(by_distance(jnp.asarray(values)))
-    for step in range(7):
-        for earlier in range(7):
-            wanted = values[:, step - earlier] if earlier <= step else np.zeros(2)
-            np.testing.assert_array_equal(square[:, step, earlier], wanted)
-
-
-class InFlax(nnx.Module):
-    """An LSTM or GRU network as layers of Flax, with a last layer that starts at zero."""
-
-    def __init__(self, cell, config, features, rngs):
-        hidden, outputs = config.hidden, 2 * config.horizon
-        self.out = nnx.Linear(hidden, outputs, kernel_init=nnx.initializers.zeros, rngs=rngs)
-        widths = [features] + [hidden] * (config.layers - 1)
-        precision = config.precision
-        self.layers = nnx.List([cell(w, hidden, precision=precision, rngs=rngs) for w in widths])
-        self.constants = nnx.Param(jnp.zeros(config.horizon))
-
-    def __call__(self, inputs, valid, *, last_only):
-        hidden, valid = inputs.swapaxes(0, 1), valid.swapaxes(0, 1)
-        *lower, top = self.layers
-        for layer in lower:
-            hidden = layer(hidden, valid)
-        hidden = top(hidden, valid, last_only=last_only)
-        hidden = hidden[:, None] if last_only else hidden.swapaxes(0, 1)
-        return self.out(hidden), self.constants[...]
-
-
-@pytest.mark.parametrize("cell", [swarm.LSTM, swarm.GRU])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_without_flax_it_is_the_same_program_from_the_same_weights(cell, precision):
-    kind = cell.__name__.lower()
-    config = fc.Config(model=kind, precision=precision, layers=2, hidden=3, lookback=20)
-    plain = functions(config, 4)
-    flax = swarm.module_functions(lambda rngs: InFlax(cell, config, 4, rngs))
-    params, same = (made.init(jax.random.key(3)) for made in (plain, flax))
-    jax.tree.map(np.testing.assert_array_equal, params, same)
-    paths = jax.tree_util.tree_flatten_with_path(params)[0]
-    named = {"/".join(str(key.key) for key in path): leaf.shape for path, leaf in paths}
-    assert plain_shapes(config, 4) == named
-    windows = jnp.zeros((5, 20, 4)), jnp.zeros((5, 20))
-
-    def text(apply):
-        def forward(params):
-            return apply(params, *windows, last_only=True)
-
-        return jax.jit(jax.vmap(forward)).lower(members).as_text()
-
-    members = jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape)), params)
-    assert text(plain.apply) == text(flax.apply)

@@ -186,7 +186,7 @@ def test_a_path_that_leads_to_no_network_is_named(panel, config, model, message)
 def test_dropout_acts_in_training_alone(config):
     made = functions(config, 7, Decays)
     params = jax.tree.map(lambda leaf: leaf + 0.1, made.init(jax.random.key(0)))
-    windows, valid = jnp.ones((2, 30, 7)), jnp.ones((2, 30))
+    windows, valid = jnp.ones((20, 30, 7)), jnp.ones((20, 30))
 
     def outputs(key):
         return np.asarray(made.apply(params, windows, valid, last_only=True, key=key)[0])

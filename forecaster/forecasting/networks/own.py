@@ -36,7 +36,7 @@ from jax import Array
 
 from forecaster import swarm
 from forecaster.errors import UsageError
-from forecaster.forecasting.networks.base import Network, Sizes, last_layer
+from forecaster.forecasting.networks.base import Sizes
 
 OwnNetwork: TypeAlias = type[linen.Module] | type[nnx.Module]
 
@@ -44,7 +44,6 @@ _TAKEN = (  # names of other columns of forecasts
     "unique_id", "ds", "cutoff", "y", "horizon", "latest", "sample_id", "probability_of_rise",
     "Naive", "PyTorch",
 )  # fmt: skip
-_TRAINS = {"deterministic": False, "train": True, "training": True, "is_training": True}
 
 
 def check_class(network: object) -> OwnNetwork:
@@ -99,30 +98,64 @@ def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
     causal as it says.
     """
     swarm.use_all_cores()  # before anything starts JAX
-    given = _arguments(network, sizes)
+    # Not inspect.signature(network), which is that of the metaclass.
+    parameters = dict([*inspect.signature(network.__init__).parameters.items()][1:])
+    given = _arguments(network.__name__, parameters, sizes)
+    windows = tuple(np.zeros(shape, np.float32) for shape in _shapes(sizes))
     if issubclass(network, linen.Module):
-        functions = _linen_functions(network, given, sizes)
+        own = swarm.linen_functions(network(**given), *windows)
+    elif "rngs" in parameters:
+        own = swarm.module_functions(functools.partial(network, **given))
     else:
-        made = functools.partial(_Nnx, network, given, sizes)
-        functions = swarm.module_functions(lambda rngs: made(rngs=rngs))
-    params = jax.eval_shape(functions.init, jax.random.key(0))
-    if isinstance(params, swarm.Variables):
+        own = swarm.module_functions(lambda rngs: network(**given))
+    kept = jax.eval_shape(own.init, jax.random.key(0))
+    if isinstance(kept, swarm.Variables):
         raise UsageError(
             f"network {network.__name__}: keeps state that is not trained "
-            f"({', '.join(params.state)}); expected weights and random streams only, as a model "
+            f"({', '.join(kept.state)}); expected weights and random streams only, as a model "
             "keeps nothing else of a series. Use LayerNorm or GroupNorm in place of BatchNorm"
         )
-    _check_returned(network, functions, sizes)
-    return functions
+    outputs = sizes.outputs if "outputs" in given else None
+
+    def states_of(params: swarm.Params, inputs: Array, valid: Array, key: Array | None) -> Array:
+        states = own.apply(params, inputs, valid, key=key)
+        return _at_steps(network, states, inputs.shape, outputs)
+
+    def init(key: Array) -> swarm.Params:
+        params = {"network": own.init(key), "constants": jnp.zeros(sizes.horizon)}
+        if outputs is None:  # a last layer that starts at zero
+            width = jax.eval_shape(states_of, params["network"], *windows, None).shape[-1]
+            kernel = jnp.zeros((width, sizes.outputs))
+            params["out"] = {"kernel": kernel, "bias": jnp.zeros(sizes.outputs)}
+        return params
+
+    def apply(
+        params: Mapping[Any, Any],
+        inputs: Array,
+        valid: Array,
+        *,
+        last_only: bool,
+        key: Array | None = None,
+    ) -> tuple[Array, Array]:
+        states = states_of(params.get("network", {}), inputs, valid, key)
+        states = states[:, -1:] if last_only else states
+        if outputs is None:
+            states = states @ params["out"]["kernel"] + params["out"]["bias"]
+        return states, params["constants"]
+
+    made = swarm.Functions(init, apply, lambda params, _: functools.partial(apply, params))
+    _check_returned(network, made, sizes)
+    return made
 
 
-def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
-    """Return the arguments for its constructor."""
+def _arguments(
+    network: str, parameters: Mapping[str, inspect.Parameter], sizes: Sizes
+) -> dict[str, Any]:
+    """Return the arguments for a network's constructor."""
     values = {
         "inputs": sizes.features, "lookback": sizes.lookback, "horizon": sizes.horizon,
         "hidden": sizes.hidden, "layers": sizes.layers, "outputs": sizes.outputs,
     }  # fmt: skip
-    parameters = _parameters(network)
     required = [
         name for name, one in parameters.items()
         if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
@@ -130,108 +163,11 @@ def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
     for name in required:
         if name not in (*values, "rngs"):
             raise UsageError(
-                f"network {network.__name__}: its argument {name} has no default; expected "
-                f"one, or a name that is given: {', '.join((*values, 'rngs'))}"
+                f"network {network}: its argument {name} has no default; expected one, or a name "
+                f"that is given: {', '.join((*values, 'rngs'))}"
             )
-    return {
-        name: values[name]
-        for name in values
-        if name in required or (name == "outputs" and name in parameters)
-    }
-
-
-def _parameters(network: OwnNetwork) -> dict[str, inspect.Parameter]:
-    """Return the parameters of its constructor."""
-    # Not inspect.signature(network), which is that of the metaclass.
-    _, *rest = inspect.signature(network.__init__).parameters.items()
-    return dict(rest)
-
-
-def _training_flags(network: OwnNetwork, *, training: bool) -> dict[str, bool]:
-    """Return the arguments of its ``__call__`` that say whether the call is for training."""
-    taken = inspect.signature(cast(Any, network).__call__).parameters
-    return {name: value == training for name, value in _TRAINS.items() if name in taken}
-
-
-class _Linen(linen.Module):
-    """A user's linen module, with the last layer and the trained constants."""
-
-    network: linen.Module
-    sizes: Sizes
-    gives_outputs: bool
-
-    @linen.compact
-    def __call__(
-        self, inputs: Array, valid: Array, *, last_only: bool = True, deterministic: bool = True
-    ) -> tuple[Array, Array]:
-        made = cast(Any, self.network)
-        states = made(inputs, valid, **_training_flags(type(made), training=not deterministic))
-        outputs = self.sizes.outputs if self.gives_outputs else None
-        states = _at_steps(type(made), states, inputs.shape, outputs)
-        states = states[:, -1:] if last_only else states
-        zeros = linen.initializers.zeros
-        if not self.gives_outputs:
-            states = linen.Dense(self.sizes.outputs, kernel_init=zeros, name="out")(states)
-        return states, self.param("constants", zeros, (self.sizes.horizon,))
-
-
-def _linen_functions(
-    network: type[linen.Module], given: Mapping[str, Any], sizes: Sizes
-) -> swarm.Functions:
-    module = _Linen(network(**given), sizes, "outputs" in given)
-    sample = tuple(np.zeros(shape, np.float32) for shape in _shapes(sizes))
-    functions = swarm.linen_functions(module, *sample)
-
-    def run(
-        params: swarm.Params, *inputs: Array, key: Array | None = None, **options: Any
-    ) -> tuple[Array, Array]:
-        return functions.apply(params, *inputs, key=key, deterministic=key is None, **options)
-
-    return functions._replace(apply=run)
-
-
-class _Nnx(Network):
-    """A user's nnx module, with the last layer and the trained constants."""
-
-    def __init__(
-        self, network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes, *, rngs: nnx.Rngs
-    ):
-        super().__init__(sizes)
-        self.outputs = sizes.outputs if "outputs" in given else None
-        self.network: Any = network(**_with_rngs(network, given, rngs))
-        # Assigned once, as the first value tells Flax whether an attribute holds arrays.
-        self.out = (
-            last_layer(_width(network, given, sizes), sizes.outputs, rngs=rngs)
-            if self.outputs is None
-            else None
-        )
-
-    def __call__(
-        self, inputs: Array, valid: Array, *, last_only: bool, deterministic: bool = True
-    ) -> tuple[Array, Array]:
-        flags = _training_flags(type(self.network), training=not deterministic)
-        states = self.network(inputs, valid, **flags)
-        states = _at_steps(type(self.network), states, inputs.shape, self.outputs)
-        states = states[:, -1:] if last_only else states
-        return states if self.out is None else self.out(states), self.constants[...]
-
-
-def _with_rngs(
-    network: type[nnx.Module], given: Mapping[str, Any], rngs: nnx.Rngs
-) -> dict[str, Any]:
-    return {**given, **({"rngs": rngs} if "rngs" in _parameters(network) else {})}
-
-
-def _width(network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes) -> int:
-    """Return the number of features that a module returns."""
-
-    def called() -> Array:
-        arrays = (jnp.zeros(shape, jnp.float32) for shape in _shapes(sizes))
-        made = cast(Any, network(**_with_rngs(network, given, nnx.Rngs(0))))
-        states = made(*arrays, **_training_flags(network, training=False))
-        return _at_steps(network, states, _shapes(sizes)[0])
-
-    return cast(Any, nnx.eval_shape(called)).shape[-1]
+    taken = {*required, *({"outputs"} & parameters.keys())}
+    return {name: value for name, value in values.items() if name in taken}
 
 
 def _shapes(sizes: Sizes) -> tuple[tuple[int, ...], tuple[int, ...]]:

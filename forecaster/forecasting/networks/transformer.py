@@ -48,9 +48,10 @@ class Attention(nnx.Module):
         heads = len(_SLOPES)
         projected = (states @ self.kernel[...]).reshape(batch, steps, 3, heads, hidden)
         query, key, value = (projected[:, :, part] for part in range(3))
-        bias = by_distance(self.distance[:, :steps])  # (heads, T, T)
-        allowed = jnp.tril(jnp.ones((steps, steps), bool)) & (valid > 0)[:, None]
-        allowed |= jnp.eye(steps, dtype=bool)  # padding attends to itself
+        back = jnp.arange(steps)[:, None] - jnp.arange(steps)
+        bias = jnp.take(self.distance[...], jnp.maximum(back, 0), axis=1)  # (heads, T, T)
+        allowed = (back >= 0) & (valid > 0)[:, None]
+        allowed |= back == 0  # padding attends to itself
         if last_only:
             query, bias, allowed = query[:, -1:], bias[:, -1:], allowed[:, -1:]
         scores = jnp.einsum("bthd,bshd->bhts", query, key) + bias
@@ -86,18 +87,3 @@ class Transformer(Network):
             wide = jax.nn.relu(self.up[layer](norms[2 * layer + 1](states)))
             states = states + self.down[layer](wide)
         return self.out(final(states)), self.constants[...]
-
-
-def by_distance(values: Array) -> Array:
-    """Return values (..., T) of the distances 0 to T - 1 as (..., T, T), by step t and earlier s.
-
-    Entries with s after t are zero. There is no gather, whose gradient would be a slow scatter:
-    each row of the square is the row above, shifted by one.
-    """
-    steps = values.shape[-1]
-    first = jnp.concatenate(
-        [values[..., :1], jnp.zeros_like(values), values[..., :0:-1]], axis=-1
-    )  # (..., 2T): by (s - t) modulo 2T
-    rows = jnp.broadcast_to(first[..., None, :], (*values.shape[:-1], steps, 2 * steps))
-    rows = rows.reshape(*values.shape[:-1], -1)[..., : steps * (2 * steps - 1)]
-    return rows.reshape(*values.shape[:-1], steps, 2 * steps - 1)[..., :steps]
