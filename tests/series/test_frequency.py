@@ -54,17 +54,6 @@ def test_a_day_of_the_month_is_kept_over_short_months(first, months, following):
     assert days(infer_frequency(times).after(times[-1], 2)) == following
 
 
-@pytest.mark.parametrize(("kind", "june"), [("one early", 30), ("business", 28)])
-def test_month_ends_stay_month_ends_despite_an_exception(kind, june):
-    if kind == "business":
-        times = pd.date_range("2022-01-01", "2024-04-30", freq="BME").delete(5)
-    else:
-        times = pd.date_range("2022-01-31", "2024-04-30", freq="ME").to_series()
-        times.iloc[7] -= pd.Timedelta(days=1)
-    times = np.array(times, "datetime64[ns]")
-    assert days(infer_frequency(times).after(times[-1], 2)) == ["2024-05-31", f"2024-06-{june}"]
-
-
 def test_a_special_saturday_or_a_row_on_a_holiday_changes_no_calendar():
     sessions = regular_sessions("2014-01-02", "2024-06-28")
     for odd in ("2024-01-20", "2024-01-01"):

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.calendar.rhythms import GROUPS, RHYTHMS, day_numbers, rhythm_of, special_days
+from forecaster.series.calendar.rhythms import GROUPS, RHYTHMS, day_numbers, rhythm_of
 
 DAYS = pd.date_range("1995-01-01", "2030-12-31")
-SPECIAL = special_days(*day_numbers(DAYS[[0, -1]].to_numpy()).tolist())
+SPECIAL = RHYTHMS["D"].special(*day_numbers(DAYS[[0, -1]].to_numpy()).tolist())
 CUTS = np.cumsum(list(GROUPS.values()))[:-1]
 COLUMNS = dict(zip(GROUPS, np.split(SPECIAL, CUTS, axis=1), strict=True))
 
@@ -65,14 +65,6 @@ def test_a_month_has_its_trading_days_and_its_share_of_easter():
     assert may[9] == 1  # Ascension to Whit Monday, the 20th of May
 
 
-def test_hours_of_a_holiday_on_a_weekend_are_like_others():
-    rhythm = RHYTHMS["h"]
-    size = rhythm.sizes["holidays"]
-    for day, there in [("2024-12-25", True), ("2022-12-25", False)]:  # a Wednesday, a Sunday
-        hour = int(rhythm.numbers(np.array(f"{day}T10", "datetime64[h]")))
-        assert rhythm.special(hour, hour)[0, :size].any() == there
-
-
 def days_of(group: str, day: str) -> list[pd.DatetimeIndex]:
     """The days of each column that holds a certain day."""
     made = COLUMNS[group]
@@ -93,25 +85,3 @@ def days_of(group: str, day: str) -> list[pd.DatetimeIndex]:
 def test_a_holiday_is_found_in_other_years(day, same):
     (found,) = (days for days in days_of("holidays", day) if {*pd.to_datetime(same)} <= {*days})
     assert len(found) == 36  # once in each year
-
-
-def test_an_ordinary_day_is_none_and_the_time_of_year_comes_back():
-    for day in ("2024-06-12", "2024-08-20", "2023-03-09"):
-        assert not days_of("holidays", day) and not days_of("month", day)
-    a, b = (COLUMNS["year"][DAYS.get_loc(day)] for day in ("1996-06-01", "2028-06-01"))
-    np.testing.assert_allclose(a, b, atol=0.1)
-    assert abs(COLUMNS["year"].mean(0)).max() < 0.01
-
-
-def test_without_weekends_months_end_on_weekdays():
-    last, *_ = days_of("month", "2024-02-29")
-    assert last.is_month_end.all() and len(last) == 36 * 12
-    days = pd.bdate_range("2024-01-01", "2025-12-31")
-    first, last = day_numbers(days[[0, -1]].to_numpy(), 5).tolist()
-    assert last - first + 1 == len(days)
-    made = special_days(first, last, 5)[:, GROUPS["holidays"] :]
-    begins, ends, expiry = (days[made[:, at] == 1] for at in (0, 5, GROUPS["month"] - 1))
-    assert {*pd.to_datetime(["2024-06-03", "2024-07-01", "2025-02-03"])} <= {*begins}
-    assert {*pd.to_datetime(["2024-08-30", "2024-03-29", "2025-05-30"])} <= {*ends}
-    assert len(begins) == len(ends) == 24
-    assert {*pd.to_datetime(["2024-03-15", "2024-06-21", "2025-09-19"])} <= {*expiry}

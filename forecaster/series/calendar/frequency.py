@@ -82,8 +82,10 @@ class Frequency:
     def _dates_after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
         if self.hours is not None and len(times := self.hours.after(last, count)) == count:
             return times
-        if self.alias == "months":
-            return np.array([self._month(last, i) for i in range(1, count + 1)], "datetime64[ns]")
+        if self.alias == "months":  # the last day of a month leads to the last day of a month
+            day = self.day or (31 if last.is_month_end else last.day)
+            steps = [pd.DateOffset(months=self.step * n, day=day) for n in range(1, count + 1)]
+            return np.array([last + step for step in steps], "datetime64[ns]")
         if self.open:
             weeks = count // len(self.open) + 2
             candidates = np.arange(1, weeks * _WEEK // self.seconds + 1)
@@ -155,16 +157,6 @@ class Frequency:
             ahead = self.offset.rollforward(last)
             return ahead + _DAY if ahead - last <= _EARLY else last
         return last
-
-    def _month(self, last: pd.Timestamp, count: int) -> pd.Timestamp:
-        """Return the date ``count`` steps after ``last``, at most the last day of its month.
-
-        Where dates have no common day, the last day of a month leads to the last day of a month.
-        """
-        later = last + pd.DateOffset(months=self.step * count)
-        if self.day:
-            return later.replace(day=min(self.day, later.days_in_month))
-        return later + pd.offsets.MonthEnd(0) if last.is_month_end else later
 
 
 def common_frequency(series: Iterable[np.ndarray]) -> Frequency:
@@ -398,32 +390,29 @@ def _in_words(spacing: float, *, dated: bool) -> str:
     return f"{count} {_UNITS[unit]}{'' if count == '1' else 's'}"
 
 
-_BASES = {"D": "days", "B": "weekdays", "h": "hours", "SMS": "half months", "SME": "half months"}
-_PERIODS = {1: "months", 3: "quarters", 12: "years"}
+_BASES = {
+    "D": "day", "B": "weekday", "W": "week", "SMS": "half month", "SME": "half month",
+    "step": "whole number",
+}  # fmt: skip
+_PERIODS = {3: "quarter", 12: "year"}
 
 
 def in_words(frequency: Frequency) -> str:
     """Return a frequency in words, such as "weekdays" or "every 5 minutes"."""
-    alias, step = frequency.alias, frequency.step
     if frequency.nyse:
         return "sessions of the New York Stock Exchange"
-    if frequency.open and alias == "D":
+    if frequency.open and frequency.alias == "D":
         return f"{len(frequency.open)} days of the week"
-    if alias == "step":
-        return "whole numbers" if step == 1 else f"whole numbers, {step} apart"
-    if alias == "months":
-        return "months" if step == 1 else f"every {step} months"
-    if months := frequency.months:
-        return _PERIODS.get(months, f"every {months} months")
-    seconds = alias.removesuffix("s")
-    if seconds.isdigit():
-        unit = next(unit for unit in _UNITS if int(seconds) % unit == 0)
-        count = int(seconds) // unit
-        return f"{_UNITS[unit]}s" if count == 1 else f"every {count} {_UNITS[unit]}s"
     count, base = frequency.base
-    if base == "W":
-        return "weeks" if count == 1 else f"every {count} weeks"
-    return _BASES.get(base, alias) if count == 1 else alias
+    unit = _BASES.get(base, frequency.alias)
+    if base == "step":
+        count = frequency.step
+    elif months := frequency.months:
+        count, unit = (1, _PERIODS[months]) if months in _PERIODS else (months, "month")
+    elif base not in _BASES and (seconds := frequency.seconds):
+        whole = next(unit for unit in _UNITS if seconds % unit == 0)
+        count, unit = seconds // whole, _UNITS[whole]
+    return f"{unit}s" if count == 1 else f"every {count} {unit}s"
 
 
 _FIRST, _MOST = 16, 512  # times that are made at once: more as long as rows come as expected

@@ -1,7 +1,6 @@
 """Intraday times in the sessions of an exchange, early closes included."""
 
 import dataclasses
-import functools
 from typing import cast
 
 import numpy as np
@@ -15,6 +14,8 @@ _LEAST_DAYS = 3
 _WITHIN = 0.99  # the least share of the times in the sessions
 _OPEN = 0.3  # the least share of the days whose first time is the usual first one
 _HOURS = 24  # of a day
+# Hours of the longest session, Vienna's eight and a half, whose UTC changes with summer time.
+_LONGEST = 12
 _SECOND, _NEVER = 10**9, np.iinfo(np.int64).min  # nanoseconds; NaT
 _LATEST = 2200  # a year; later days ahead may exceed datetime64[ns]
 _AHEAD, _FARTHEST = 10, 10_000  # days ahead that are searched at first, and at most
@@ -48,13 +49,6 @@ class Hours:
                 day = day[(day < pauses + closing) | (day >= goes_on + closing)]
             times.append(day)
         return np.concatenate(times).astype("datetime64[ns]")
-
-    @property
-    def usual_number(self) -> int:
-        """The number of times on a regular day."""
-        days = self.between(pd.Timestamp("2024-02-05"), pd.Timestamp("2024-02-29"))
-        _, numbers = np.unique(days.astype("datetime64[D]"), return_counts=True)
-        return int(np.median(numbers)) if len(numbers) else 1
 
     def after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
         """Return the next ``count`` times; fewer where the calendar ends before."""
@@ -97,19 +91,9 @@ def _may_keep_hours(index: pd.DatetimeIndex) -> bool:
     False for most series of all hours, at a hundredth of the time that asking each exchange takes.
     """
     hours = index.to_numpy().astype("datetime64[h]").astype(np.int64) % _HOURS
-    counts = np.bincount(hours, minlength=_HOURS)
-    # In UTC a session moves by an hour or two with summer time; it begins within an hour.
-    width = _longest_session() // 3600 + 4
-    if width >= _HOURS:
-        return True
-    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([counts, counts]), width)
+    counts = np.tile(np.bincount(hours, minlength=_HOURS), 2)
+    windows = np.lib.stride_tricks.sliding_window_view(counts, _LONGEST)
     return bool(windows.sum(1).max() >= _WITHIN * len(index))
-
-
-@functools.cache
-def _longest_session() -> int:
-    """Return the seconds of the longest regular session of all exchanges."""
-    return max(closes - opens for _, opens, closes in map(regular_hours, EXCHANGES))
 
 
 def _hours_of(index: pd.DatetimeIndex, exchange: str, step: int, *, utc: bool) -> Hours | None:

@@ -7,7 +7,7 @@ days, and their share of the holidays that move: what X-13ARIMA-SEATS calls ``td
 (U.S. Census Bureau, X-13ARIMA-SEATS Reference Manual, 4.5).
 
 The holidays are those of many countries with a Christian tradition, and of the United States. A day
-that means nothing to a series gets no effect, see :mod:`forecaster.series.known.effects`; other
+that means nothing to a series gets no effect, see :mod:`forecaster.series.known`; other
 holidays can be given as covariates that are known in advance.
 """
 
@@ -15,6 +15,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -37,8 +38,6 @@ _FLOATING = (  # month, weekday from Monday = 0, which of the month, days after 
     (11, 3, 4, 4),
 )  # fmt: skip
 _EXPIRY = (4, 3)  # the third Friday of a month, when options expire
-WEEKS = (7, 5)
-"""Days in the week of a daily series: all, or from Monday to Friday."""
 _BLOCK = 256  # steps that are computed at once
 _EPOCH = np.datetime64("1970-01-01")
 
@@ -47,7 +46,7 @@ GROUPS = {
     "month": 2 * _EDGE + len(_MIDDLE) + 1,
     "year": 2 * _HARMONICS,
 }
-"""The number of columns of each group of :func:`special_days`, in their order."""
+"""The number of columns of each group of special days, in their order."""
 _WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _OF_WEEKS = ((2, 14), (7, 4), (10, 31), (12, 25), (1, 1))
 _FLOATING_OF_WEEKS = ((5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0))
@@ -56,6 +55,7 @@ _MONTH = 30.436875  # days in the mean
 _WINDOWS = ((-7, 0), (-2, 1), (39, 50))
 """Days from Easter Sunday: the week before, Good Friday to Monday, Ascension to Whit Monday."""
 _AROUND = (-1, 0, 1)  # weeks from that of a holiday; a row may be named by its week's first day
+Special: TypeAlias = Callable[[int, int], Float[np.ndarray, "step column"]]
 _NEAR = 3  # days before and after the last of a week
 _WAVES = 2  # of a day
 
@@ -85,7 +85,7 @@ class Rhythm:
     most: int
     latest: int
     numbers: Callable[[Shaped[np.ndarray, "..."]], Int[np.ndarray, "..."]]
-    special: Callable[[int, int], Float[np.ndarray, "step column"]]
+    special: Special
 
     @property
     def columns(self) -> int:
@@ -106,23 +106,9 @@ def rhythm_of(times: Shaped[np.ndarray, " row"]) -> str:
     return alias if alias in RHYTHMS else ""
 
 
-def _numbers(times: Shaped[np.ndarray, "..."], unit: str) -> Int[np.ndarray, "..."]:
-    """Return months or hours since 1970; ``unit``: as of NumPy's dates."""
-    return times.astype(f"datetime64[{unit}]").astype(np.int64)
-
-
-def _weeks(times: Shaped[np.ndarray, "..."], weekday: int) -> Int[np.ndarray, "..."]:
-    """Return the week whose last day, a weekday, is nearest to each date; Monday is 0.
-
-    Where that day is a holiday, a row may be named by the day before or after it.
-    """
-    return (times.astype("datetime64[D]").astype(np.int64) - weekday + 3 + _NEAR) // 7
-
-
-@functools.lru_cache(maxsize=256)
-def _block_of_months(number: int) -> Float[np.ndarray, "step column"]:
-    """Return a block of months: their trading days, and their share of moving holidays."""
-    months = np.arange(number * _BLOCK, (number + 1) * _BLOCK + 1).astype("datetime64[M]")
+def _months(first: int, last: int) -> Float[np.ndarray, "step column"]:
+    """Return the trading days of months, and their share of moving holidays."""
+    months = np.arange(first, last + 2).astype("datetime64[M]")
     begins = months.astype("datetime64[D]").astype(np.int64)
     days = np.arange(int(begins[0]), int(begins[-1]))
     from_easter = days_from_easter(days)
@@ -132,14 +118,12 @@ def _block_of_months(number: int) -> Float[np.ndarray, "step column"]:
     made = np.add.reduceat(np.stack(columns, 1).astype(float), begins[:-1] - begins[0], axis=0)
     made[:, :7] -= _MONTH / 7
     made[:, 7:] /= [b - a + 1 for a, b in _WINDOWS]
-    made.setflags(write=False)
     return made
 
 
-@functools.lru_cache(maxsize=256)
-def _block_of_weeks(number: int, weekday: int) -> Float[np.ndarray, "step column"]:
-    """Return a block of weeks: the holidays in each and in those beside it, the ends of months."""
-    weeks = np.arange(number * _BLOCK - 1, (number + 1) * _BLOCK + 1)
+def _weeks(first: int, last: int, weekday: int) -> Float[np.ndarray, "step column"]:
+    """Return the holidays in each week and in those beside it, and the ends of months."""
+    weeks = np.arange(first - 1, last + 2)
     days = np.arange(7 * int(weeks[0]) + weekday - 9, 7 * int(weeks[-1]) + weekday - 2)
     dates = days.astype("datetime64[D]")
     month = dates.astype("datetime64[M]")
@@ -153,19 +137,17 @@ def _block_of_weeks(number: int, weekday: int) -> Float[np.ndarray, "step column
     by_week = np.stack([*holidays, *ends], 1).reshape(len(weeks), 7, -1).sum(1).astype(float)
     size = len(holidays)
     around = [np.roll(by_week[:, :size], after, axis=0) for after in _AROUND]
-    made = np.concatenate([*around, by_week[:, size:] / _EDGE], axis=1)[1:-1]
-    made.setflags(write=False)
-    return made
+    return np.concatenate([*around, by_week[:, size:] / _EDGE], axis=1)[1:-1]
 
 
-def _hours_between(first: int, last: int) -> Float[np.ndarray, "step column"]:
+def _hours(first: int, last: int) -> Float[np.ndarray, "step column"]:
     """Return the special days of hours.
 
     A holiday on a working day changes the hours of the day unequally, so it has waves. On a weekend
     it has none: there it is like other days of the weekend.
     """
     hours = np.arange(first, last + 1)
-    days = special_days(first // 24, last // 24)[hours // 24 - first // 24]
+    days = RHYTHMS["D"].special(first // 24, last // 24)[hours // 24 - first // 24]
     works = ((hours // 24 + 3) % 7 < 5)[:, None]  # 1970-01-01 was a Thursday
     angles = 2 * np.pi / 24 * hours[:, None] * np.arange(1, _WAVES + 1)
     waves = [works, works * np.sin(angles), works * np.cos(angles)]
@@ -174,30 +156,30 @@ def _hours_between(first: int, last: int) -> Float[np.ndarray, "step column"]:
     return np.concatenate([holidays.reshape(len(hours), -1), days[:, size:]], axis=1)
 
 
-def _between(
-    first: int, last: int, block: Callable[[int], Float[np.ndarray, "step column"]]
-) -> Float[np.ndarray, "step column"]:
-    """Return the columns of steps from blocks of them."""
-    numbers = range(first // _BLOCK, last // _BLOCK + 1)
-    blocks = np.concatenate([block(number) for number in numbers])
-    begin = first - numbers[0] * _BLOCK
-    return blocks[begin : begin + last - first + 1]
+def _in_blocks(special: Special) -> Special:
+    """Return the function with its columns made in blocks, which all series share."""
+
+    @functools.lru_cache(maxsize=256)
+    def block(number: int) -> Float[np.ndarray, "step column"]:
+        return special(number * _BLOCK, (number + 1) * _BLOCK - 1)
+
+    def between(first: int, last: int) -> Float[np.ndarray, "step column"]:
+        numbers = range(first // _BLOCK, last // _BLOCK + 1)
+        blocks = np.concatenate([block(number) for number in numbers])
+        begin = first - numbers[0] * _BLOCK
+        return blocks[begin : begin + last - first + 1]
+
+    return between
 
 
-def special_days(first: int, last: int, week: int = 7) -> Float[np.ndarray, "day column"]:
+def _days(first: int, last: int, week: int) -> Float[np.ndarray, "day column"]:
     """Return what each day is: 1 on the days of a column, 0 on others; a wave for the time of year.
 
     - ``first``, ``last``: the first and the last day, as numbers of :func:`day_numbers`
-    - ``week``: one of :data:`WEEKS`. If weekends have no rows, the first and last days of a month
-      are its first and last weekdays
+    - ``week``: days in a week. If weekends have no rows, the first and last days of a month are its
+      first and last weekdays
     """
-    return _between(first, last, functools.partial(_block_of_days, week=week))
-
-
-@functools.lru_cache(maxsize=128)
-def _block_of_days(number: int, week: int) -> Float[np.ndarray, "day column"]:
-    """Return the days of a block, which all series share, whenever they begin."""
-    steps = np.arange(number * _BLOCK, (number + 1) * _BLOCK)
+    steps = np.arange(first, last + 1)
     weekdays = np.busday_offset(_EPOCH, steps) if week == 5 else steps.astype("datetime64[D]")
     days, numbers = pd.DatetimeIndex(weekdays), weekdays.astype(np.int64)
     month, day = np.asarray(days.month), np.asarray(days.day)
@@ -216,9 +198,7 @@ def _block_of_days(number: int, week: int) -> Float[np.ndarray, "day column"]:
     columns += [(np.asarray(days.day_of_week) == weekday) & ((day - 1) // 7 == which - 1)]
     angle = 2 * np.pi * numbers / _YEAR
     columns += [wave(k * angle) for k in range(1, _HARMONICS + 1) for wave in (np.sin, np.cos)]
-    made = np.stack(columns, axis=1).astype(float)
-    made.setflags(write=False)
-    return made
+    return np.stack(columns, axis=1).astype(float)
 
 
 def day_numbers(times: Shaped[np.ndarray, "..."], week: int = 7) -> Int[np.ndarray, "..."]:
@@ -254,40 +234,37 @@ def _of_days(name: str, week: int) -> Rhythm:
     return Rhythm(
         name, week, years, GROUPS, fewest=180, least=21, most=60, latest=30 * 365,
         numbers=functools.partial(day_numbers, week=week),
-        special=functools.partial(special_days, week=week),
+        special=_in_blocks(functools.partial(_days, week=week)),
     )  # fmt: skip
 
 
 def _of_weeks(name: str, weekday: int) -> Rhythm:
     sizes = {"holidays": len(_AROUND) * (2 + len(_OF_WEEKS) + len(_FLOATING_OF_WEEKS)), "month": 2}
-    block = functools.partial(_block_of_weeks, weekday=weekday)
     return Rhythm(
-        name, 52, {"holidays": 3.0, "month": 3.0}, sizes, fewest=156, least=130, most=60,
-        latest=30 * 52, numbers=functools.partial(_weeks, weekday=weekday),
-        special=functools.partial(_between, block=block),
+        f"W-{name}", 52, {"holidays": 3.0, "month": 3.0}, sizes, fewest=156, least=130, most=60,
+        latest=30 * 52,
+        # The week whose last day is nearest: a row may be named by the day before or after it.
+        numbers=lambda times: (day_numbers(times) - weekday + 3 + _NEAR) // 7,
+        special=_in_blocks(functools.partial(_weeks, weekday=weekday)),
     )  # fmt: skip
 
 
-RHYTHMS: Mapping[str, Rhythm] = MappingProxyType(
-    {
-        "D": _of_days("D", 7),
-        "B": _of_days("B", 5),
-        "M": Rhythm(
-            "M", 12, {"trading days": 5.0, "holidays": 5.0},
-            {"trading days": 7, "holidays": len(_WINDOWS)}, fewest=60, least=36, most=200,
-            latest=1200, numbers=functools.partial(_numbers, unit="M"),
-            special=functools.partial(_between, block=_block_of_months),
-        ),
-        "h": Rhythm(
-            "h", 168, {"holidays": 1.0, "month": 0.5, "year": 2.0},
-            GROUPS | {"holidays": (1 + 2 * _WAVES) * GROUPS["holidays"]},
-            fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24,
-            numbers=functools.partial(_numbers, unit="h"),
-            special=_hours_between,
-        ),
-        **{
-            f"W-{name}": _of_weeks(f"W-{name}", weekday) for weekday, name in enumerate(_WEEKDAYS)
-        },
-    }
+_EACH = (
+    _of_days("D", 7),
+    _of_days("B", 5),
+    Rhythm(
+        "M", 12, {"trading days": 5.0, "holidays": 5.0},
+        {"trading days": 7, "holidays": len(_WINDOWS)}, fewest=60, least=36, most=200,
+        latest=1200, numbers=lambda times: times.astype("datetime64[M]").astype(np.int64),
+        special=_in_blocks(_months),
+    ),
+    Rhythm(
+        "h", 168, {"holidays": 1.0, "month": 0.5, "year": 2.0},
+        GROUPS | {"holidays": (1 + 2 * _WAVES) * GROUPS["holidays"]},
+        fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24,
+        numbers=lambda times: times.astype("datetime64[h]").astype(np.int64), special=_hours,
+    ),
+    *(_of_weeks(name, weekday) for weekday, name in enumerate(_WEEKDAYS)),
 )  # fmt: skip
+RHYTHMS: Mapping[str, Rhythm] = MappingProxyType({one.name: one for one in _EACH})
 """By name: hours, days, weekdays, months, and weeks by the day that they end on."""

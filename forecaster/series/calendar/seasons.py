@@ -1,6 +1,7 @@
 """The steps in the seasons of a series, from its frequency, or from its values without dates."""
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.series.calendar.frequency import Frequency, infer_frequency
@@ -10,7 +11,7 @@ from forecaster.series.limits import LONGEST_SEASON
 _DAY = 86_400  # seconds
 _WEEKS, _MONTHS = 52, 12  # in a year
 _BY_ALIAS = {"B": (5,), "D": (7,), "SMS": (24,), "SME": (24,)}
-_A_DAY = {"900s": 96, "1800s": 48, "3600s": 24}
+_OF_A_DAY = ("900s", "1800s", "3600s")
 _LEAST_CORRELATION = 0.2  # smallest correlation of changes one season apart
 _LARGEST = 1e140  # largest mean change whose square does not overflow
 _AS_GOOD = 0.8  # the basic season is the shortest with this share of the largest correlation
@@ -27,38 +28,31 @@ def seasons_of(
     are whole numbers the seasons are estimated from the values.
     """
     frequency = infer_frequency(times)
-    if frequency.alias == "step":
-        return find_seasons(values)
-    return usual_seasons(frequency, times)
+    return find_seasons(values) if frequency.alias == "step" else usual_seasons(frequency)
 
 
-def usual_seasons(
-    frequency: Frequency, times: Shaped[np.ndarray, " row"] | None = None
-) -> tuple[int, ...]:
+def usual_seasons(frequency: Frequency) -> tuple[int, ...]:
     """Return the steps in the usual seasons of a frequency, shortest first.
 
-    A week has as many steps as rows come in one.
-
-    ``times``: the series' own. Where they are given, a day of intraday rows has as many steps as
-    the median day has rows, and a week without rows on weekends has five days.
+    A day has as many steps as rows come in one, and so has a week.
     """
-    alias = frequency.alias
     if frequency.open:
-        week = len(frequency.open)
         a_day = slots_a_day(frequency.open, frequency.seconds)
-        return tuple(sorted({steps for steps in (a_day, week) if steps > 1}))
-    if alias.endswith("s") and alias[:-1].isdigit():
-        seconds = int(alias[:-1])
-        per_day = _rows_a_day(times, seconds)
-        always = times is None or _has_no_gap(times, seconds) or _trades_on_weekends(times)
-        open_days = 7 if always else 5
-        return (per_day, open_days * per_day) if per_day > 1 else ()
+        return tuple(sorted({steps for steps in (a_day, len(frequency.open)) if steps > 1}))
     count, base = frequency.base
     if months := frequency.months:
         return _a_year(months, _MONTHS)
     if base == "W":
         return _a_year(count, _WEEKS)
-    return _BY_ALIAS.get(base, ()) if count == 1 else ()
+    if base in _BY_ALIAS:
+        return _BY_ALIAS[base] if count == 1 else ()
+    seconds, days = frequency.seconds, 7
+    per_day = _DAY // seconds if seconds and _DAY % seconds == 0 else 1
+    if frequency.hours is not None:  # those of a regular day
+        times = frequency.hours.between(pd.Timestamp("2024-02-05"), pd.Timestamp("2024-02-29"))
+        _, numbers = np.unique(times.astype("datetime64[D]"), return_counts=True)
+        per_day, days = int(np.median(numbers)), 5
+    return (per_day, days * per_day) if per_day > 1 else ()
 
 
 def _a_year(each: int, whole: int) -> tuple[int, ...]:
@@ -73,45 +67,10 @@ def default_season(frequency: Frequency) -> int:
     naive forecast. An intraday series has one if it keeps to the hours of an exchange, or if its
     step is 15, 30 or 60 minutes; it is then taken to run day and night, unless it has open slots.
     """
-    if frequency.hours is not None:
-        return frequency.hours.usual_number
-    if frequency.open:
-        return next(iter(usual_seasons(frequency)), 1)
-    if (steps := _A_DAY.get(frequency.alias)) is not None:
-        return steps
-    if frequency.base == (1, "W") or frequency.alias[:-1].isdigit():
+    regular = frequency.hours is not None or frequency.open or frequency.alias in _OF_A_DAY
+    if frequency.base == (1, "W") or (frequency.alias[:-1].isdigit() and not regular):
         return 1
     return next(iter(usual_seasons(frequency)), 1)
-
-
-def _rows_a_day(times: Shaped[np.ndarray, " row"] | None, seconds: int) -> int:
-    full = _DAY // seconds if _DAY % seconds == 0 else 0
-    if times is None or len(times) < 2:
-        return full
-    days, counts = np.unique(times.astype("datetime64[D]"), return_counts=True)
-    if full and len(days) > 1 and (_has_no_gap(times, seconds) or _at_all_hours(times, full)):
-        return full
-    # The first and the last day may be parts of whole days.
-    inner = np.arange(len(days)) % (len(days) - 1) > 0 if len(days) > 2 else counts > 0
-    whole = counts[inner | (counts >= np.median(counts))]
-    return min(full, int(np.median(whole))) if full else int(np.median(whole))
-
-
-def _has_no_gap(times: Shaped[np.ndarray, " row"], seconds: int) -> bool:
-    """Return whether rows follow each other day and night, as far as they reach."""
-    return (
-        len(times) > 1 and len(times) == (times[-1] - times[0]) // np.timedelta64(seconds, "s") + 1
-    )
-
-
-def _at_all_hours(times: Shaped[np.ndarray, " row"], full: int) -> bool:
-    """Return whether there is a row at each step of a day, of which there are ``full``."""
-    return len(np.unique(times - times.astype("datetime64[D]"))) == full
-
-
-def _trades_on_weekends(times: Shaped[np.ndarray, " row"]) -> bool:
-    weekday = (times.astype("datetime64[D]").astype(int) + 3) % 7  # 1970-01-01 was a Thursday
-    return bool((weekday >= 5).mean() > 0.1)
 
 
 def find_seasons(values: Float[np.ndarray, " row"]) -> tuple[int, ...]:
@@ -122,9 +81,7 @@ def find_seasons(values: Float[np.ndarray, " row"]) -> tuple[int, ...]:
     """
     changes = np.diff(values)
     spread = np.abs(changes).mean() if len(changes) else 0.0
-    if len(changes) < 12 or not 0 < spread < np.inf:
-        return ()
-    if spread > _LARGEST:
+    if len(changes) < 12 or not 0 < spread <= _LARGEST:
         return ()
     changes = np.clip(changes - changes.mean(), -5 * spread, 5 * spread)  # outliers count in part
     size = 1 << (2 * len(changes) - 1).bit_length()

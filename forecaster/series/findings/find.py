@@ -135,7 +135,7 @@ def latest(panel: Panel, *, forecasting: bool = True) -> Iterator[Finding]:
     """
     # Here, so that prices do without classical models.
     from forecaster.series.combination.counts import are_counts
-    from forecaster.series.combination.dips import dip_of
+    from forecaster.series.combination.nature import dip_of
 
     seasons = panel.of_times(_seasons)
     for name, (values, times), known in zip(panel.ids, panel.rows(), seasons, strict=True):
@@ -172,7 +172,7 @@ def _latest(
 def _seasons(times: np.ndarray) -> tuple[int, ...] | None:
     """Return the steps of the usual seasons at some times; None where only values can tell."""
     frequency = infer_frequency(times)
-    return None if frequency.alias == "step" else usual_seasons(frequency, times)
+    return None if frequency.alias == "step" else usual_seasons(frequency)
 
 
 def _jumped_at(values: Rows) -> int | None:
