@@ -46,23 +46,18 @@ def as_html(title: str, facts: Mapping[str, str]) -> str:
     return f"<div><strong>{html.escape(title)}</strong><table>{rows}</table></div>"
 
 
-def new_axes(width: float = 9.0, height: float = 4.5) -> "Axes":
-    """Return the axes of a new figure of this size in inches; a notebook shows them as a picture.
-
-    The figure is not registered with pyplot, so it need not be closed.
-    """
-    figure_class, axes_class = _classes()
-    figure = figure_class(figsize=(width, height), layout="constrained")
-    return figure.add_subplot(axes_class=axes_class)
-
-
 def axes_of(ax: "Axes | None", width: float = 9.0, height: float = 4.5) -> "Axes":
-    """Return the axes that a caller gave, or those of :func:`new_axes` for None.
+    """Return the axes that a caller gave, or for None those of a new figure.
 
-    Raises UsageError for anything else.
+    A notebook shows them as a picture. The figure is not registered with pyplot, so it need not be
+    closed. Raises UsageError for anything but axes.
+
+    ``width``, ``height``: in inches
     """
     if ax is None:
-        return new_axes(width, height)
+        figure_class, axes_class = _classes()
+        figure = figure_class(figsize=(width, height), layout="constrained")
+        return figure.add_subplot(axes_class=axes_class)
     from matplotlib.axes import Axes
 
     check_type("ax", ax, Axes, "axes of matplotlib, or None for a new figure")

@@ -43,22 +43,19 @@ def show_time(time: object) -> str:
     return str(pd.Timestamp(cast(Date, time))).removesuffix(" 00:00:00")
 
 
-def in_repeated_hour(time: object) -> bool:
-    """Return whether the end of summer time may repeat a local time, in Europe or North America.
-
-    That is from 01:00 to 02:59 on the last Sunday of October or the first one of November.
-    """
-    if isinstance(time, (int, np.integer)):
-        return False
-    stamp = pd.Timestamp(cast(Date, time))
-    sunday = (stamp.month == 10 and stamp.day > 24) or (stamp.month == 11 and stamp.day <= 7)
-    return stamp.day_of_week == 6 and sunday and stamp.hour in (1, 2)
-
-
 def repeated_at(time: object) -> Skipped:
-    """Return the reason to skip a series with more than one row for a time."""
-    kind = Kind.REPEATED_HOUR if in_repeated_hour(time) else Kind.REPEATED_TIME
-    return Skipped(kind, first=show_time(time))
+    """Return the reason to skip a series with more than one row for a time.
+
+    The end of summer time may repeat a local time, in Europe or North America: from 01:00 to 02:59
+    on the last Sunday of October or the first one of November.
+    """
+    kind, first = Kind.REPEATED_TIME, show_time(time)
+    if not isinstance(time, (int, np.integer)):
+        stamp = pd.Timestamp(cast(Date, time))
+        sunday = (stamp.month == 10 and stamp.day > 24) or (stamp.month == 11 and stamp.day <= 7)
+        if stamp.day_of_week == 6 and sunday and stamp.hour in (1, 2):
+            kind = Kind.REPEATED_HOUR
+    return Skipped(kind, first=first)
 
 
 def show_times(times: Iterable[object]) -> list[str]:

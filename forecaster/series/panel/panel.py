@@ -28,7 +28,6 @@ from forecaster.series.calendar.times import (
     as_time,
     end_of_day,
     nearest_time,
-    repeated_at,
     show_time,
 )
 from forecaster.series.panel.covariates import Future, static_table
@@ -39,10 +38,9 @@ from forecaster.series.panel.stacking import (
     as_times,
     check_arrays,
     fall_back_on_close,
-    infinite_of,
-    kind_of_most,
     stack,
     union_of,
+    unusable,
 )
 from forecaster.series.showing import as_html, as_text, first_of, names_in_short
 
@@ -193,12 +191,12 @@ class Panel:
         check_type("series", series, Mapping, "times, values and channels by series")
         check_arrays(series)
         skipped = dict(skipped or {})
-        if not series:
-            raise NoSeries(skipped)
-        kind, other = kind_of_most(series, layout and layout.kind)
-        skipped |= other
-        if other:
-            series = {name: part for name, part in series.items() if name not in skipped}
+        kinds = [times.dtype.kind for times, _, _ in series.values()]
+        most = "M" if 2 * kinds.count("M") >= len(kinds) else "i"
+        kind = layout.kind if layout else most
+        reason = Skipped(Kind.NOT_DATES if kind == "M" else Kind.NOT_COUNTED)
+        skipped |= {n: reason for n, part in series.items() if part[0].dtype.kind != kind}
+        series = {name: part for name, part in series.items() if name not in skipped}
         if not series:
             raise NoSeries(skipped)
         channels = tuple(dict.fromkeys(c for _, _, names in series.values() for c in names))
@@ -210,12 +208,7 @@ class Panel:
             series = {n: (t.astype("datetime64[ns]"), v, c) for n, (t, v, c) in series.items()}
         times = union_of(part[0] for part in series.values())
         values = stack(series, times, channels)
-        skipped |= {
-            name: repeated_at(repeated[0])
-            for name, (series_times, _, _) in series.items()
-            if len(repeated := series_times[:-1][series_times[1:] == series_times[:-1]])
-        }
-        skipped |= infinite_of(series)
+        skipped |= unusable(series)
         if target == "adj_close" and "close" in channels:
             fall_back_on_close(values, channels)
         mask = np.isfinite(values[:, :, channels.index(target)])
@@ -332,7 +325,14 @@ class Panel:
         if self.market is not None and set(names) <= set(self.market.ids):
             same = self.market.ids == tuple(names)
             return self if same else dataclasses.replace(self, market=self.market.only(names))
-        market = indices_of(self, names)
+        for name in names:
+            if name not in self.ids:
+                why = f" ({self.skipped[name]})" if name in self.skipped else ""
+                raise UsageError(
+                    f"market: expected one of the series; {name!r} is none of them{why}. There are "
+                    f"{listed(near(self.ids, name) or self.ids)}; load the rows of the index too"
+                )
+        market = alone(self, names)
         gone = {name for name in names if name not in forecast}
         if not gone:
             return dataclasses.replace(self, market=market)
@@ -428,7 +428,11 @@ class Panel:
                 f"{show_time(self.times[0])}"
             )
         known = self._at_times(keep)
-        return beside(known, lambda other: known_until(other, known))
+
+        def until_end(other: Panel) -> Panel:  # maybe without any row
+            return dataclasses.replace(other, mask=other.mask & (other.times <= known.times[-1]))
+
+        return beside(known, until_end)
 
     def _at_times(self, keep: Bool[np.ndarray, " time"]) -> "Panel":
         """Return the same series at some of the times."""
@@ -497,27 +501,10 @@ def beside(panel: Panel, change: Callable[[Panel], Panel]) -> Panel:
     return dataclasses.replace(panel, market=market, peers=peers)
 
 
-def indices_of(panel: Panel, names: Sequence[str]) -> Panel:
-    """Return some series of a panel as its market. Raises UsageError for an unknown name."""
-    for name in names:
-        if name not in panel.ids:
-            why = f" ({panel.skipped[name]})" if name in panel.skipped else ""
-            raise UsageError(
-                f"market: expected one of the series; {name!r} is none of them{why}. There are "
-                f"{listed(near(panel.ids, name) or panel.ids)}; load the rows of the index too"
-            )
-    return alone(panel, names)
-
-
 def alone(panel: Panel, names: Sequence[str]) -> Panel:
     """Return some series of a panel without covariates, a market or peers."""
     some = panel.only(names)
     return dataclasses.replace(some, market=None, peers=None, future=None, static=None)
-
-
-def known_until(other: Panel, known: Panel) -> Panel:
-    """Return a panel as it was known at another's end, maybe without any row."""
-    return dataclasses.replace(other, mask=other.mask & (other.times <= known.times[-1]))
 
 
 def facts_of(panel: "Panel") -> Facts:

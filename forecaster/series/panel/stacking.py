@@ -9,7 +9,7 @@ from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError, Kind, Skipped, check_names, check_type, wrong_argument
 from forecaster.machine import free_memory
-from forecaster.series.calendar.times import means_now, show_time, split_offset
+from forecaster.series.calendar.times import means_now, repeated_at, show_time, split_offset
 
 
 class Layout(NamedTuple):
@@ -53,19 +53,6 @@ def _is_array_of(value: object, kinds: str) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in kinds
 
 
-def kind_of_most(
-    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]], kind: str | None = None
-) -> tuple[str, dict[str, Skipped]]:
-    """Return the kind of most series' times, "M" or "i", and the series of the other kind.
-
-    ``kind``: the kind of most series, if that is known.
-    """
-    dated = sum(times.dtype.kind == "M" for times, _, _ in series.values())
-    kind = kind or ("M" if 2 * dated >= len(series) else "i")
-    reason = Skipped(Kind.NOT_DATES if kind == "M" else Kind.NOT_COUNTED)
-    return kind, {n: reason for n, (times, _, _) in series.items() if times.dtype.kind != kind}
-
-
 def stack(
     series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
     times: Shaped[np.ndarray, " time"],
@@ -73,7 +60,7 @@ def stack(
 ) -> Float[np.ndarray, "series time channel"]:
     """Return the values of all series on a common time axis, NaN where there is no number.
 
-    Infinite numbers become NaN; :func:`infinite_of` names their series.
+    Infinite numbers become NaN; :func:`unusable` names their series.
 
     Raises DataError if they do not fit into memory, as where all series have times of their own.
     """
@@ -86,8 +73,7 @@ def stack(
         )
     values = np.full((len(series), len(times), len(channels)), np.nan)
     for row, (series_times, part, names) in enumerate(series.values()):
-        whole = len(series_times) == len(times)
-        positions = slice(None) if whole else np.searchsorted(times, series_times)
+        positions = np.searchsorted(times, series_times)
         if names == channels:
             values[row, positions] = part
         else:
@@ -97,12 +83,14 @@ def stack(
     return values
 
 
-def infinite_of(
+def unusable(
     series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
 ) -> dict[str, Skipped]:
-    """Return the series that hold an infinite number, each with its first one."""
+    """Return the series with a repeated time or an infinite number, each with its first one."""
     found: dict[str, Skipped] = {}
     for name, (times, values, channels) in series.items():
+        if (again := times[1:] == times[:-1]).any():
+            found[name] = repeated_at(times[again.argmax()])
         if (infinite := np.isinf(values)).any():
             row, column = (int(index) for index in np.argwhere(infinite)[0])
             found[name] = Skipped(
@@ -116,19 +104,8 @@ def infinite_of(
 
 def union_of(parts: Iterable[np.ndarray]) -> np.ndarray:
     """Return all times of all series, sorted."""
-    union: np.ndarray | None = None
-    waiting: list[np.ndarray] = []  # merged once they are many, so that no time is sorted often
-    count = 0  # of times in them
-    for times in parts:  # most series have the same times, and comparing is faster than merging
-        if union is None:
-            union = np.unique(times)
-        elif not np.array_equal(times, union):
-            waiting.append(times)
-            count += len(times)
-            if count > len(union):
-                union, waiting, count = np.unique(np.concatenate([union, *waiting])), [], 0
-    assert union is not None
-    return np.unique(np.concatenate([union, *waiting])) if waiting else union
+    different = {times.tobytes(): times for times in parts}  # most series have the same times
+    return np.unique(np.concatenate([*different.values()]))
 
 
 def as_times(column: pd.Series) -> np.ndarray:
