@@ -30,7 +30,7 @@ ROOMS: dict[str, list[str]] = {
         "training", "checkpoints", "execution", "estimators",
     ],
     "series": [
-        "limits", "showing", "calendar", "causal", "panel", "known", "combination", "prices",
+        "limits", "showing", "calendar", "causal", "panel", "combination", "known", "prices",
         "features", "findings",
     ],
     "ingest": [

@@ -23,6 +23,7 @@ from forecaster.series.combination.blend import Blend
 from forecaster.series.combination.components import Kind, components_ahead, fit_components
 from forecaster.series.combination.counts import NO_PRIOR, count_forecasts
 from forecaster.series.combination.learning import combine
+from forecaster.series.combination.nature import Nature
 from tests.conftest import error, prices, run
 from tests.messages import refuses
 
@@ -144,10 +145,10 @@ def test_a_series_that_does_not_fit_into_the_free_memory_is_refused(monkeypatch)
 def test_forecasts_of_a_long_series_take_no_more_than_is_named(counts):
     z = np.random.default_rng(0).poisson(1.0, 20_000) + float(not counts)
     kind, horizon = Kind.of(len(z), len(z), (60, 1440), None, sparse=False), 60
-    known: Any = SimpleNamespace(seasons=kind.seasons, sparse=False, counts=counts)
-    fitted, blend = fit_components([z], [kind], {}, horizon), Blend((0.5, 0.5), 1.0, 0.5)
+    (components,), blend = fit_components([z], [kind], {}, horizon), Blend((0.5, 0.5), 1.0, 0.5)
+    known = Nature(seasons=kind.seasons, components=components, blend=blend, counts=counts)
     tracemalloc.start()
-    for base, _ in combine([z], [known], fitted, [blend], horizon):
+    for base, _ in combine([z], [known], horizon):
         if counts:
             count_forecasts(z, base, NO_PRIOR)
     peak = tracemalloc.get_traced_memory()[1]

@@ -232,29 +232,6 @@ def test_more_rows_move_forecasts_by_rounding_alone(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*series")
-@pytest.mark.filterwarnings("ignore:future covariates")
-def test_a_kind_of_event_that_is_listed_for_later_moves_no_forecast(tmp_path):
-    panel = world("config.hidden", edited=False)
-    known = pd.DataFrame({"ds": pd.to_datetime(SESSIONS[:-1:12]), "event": "earnings"})
-    far = pd.DataFrame(
-        {
-            "ds": pd.DatetimeIndex([SESSIONS[CUTOFF + 9], "2030-01-04"]),
-            "event": ["vote", "alliance"],
-        }
-    )
-    made = []
-    for number, events in enumerate((known, pd.concat([known, far]))):
-        folder = tmp_path / str(number)
-        options = dataclasses.replace(OPTIONS, refit=3)
-        evaluate_to_folder(folder, panel.with_future(events), CONFIG, options)
-        frame = pd.read_parquet(folder / FORECASTS)
-        made.append(frame[frame["cutoff"] <= SESSIONS[CUTOFF]].reset_index(drop=True))
-    assert len(made[0])
-    pd.testing.assert_frame_equal(*made, check_exact=True)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*series")
 def test_neither_does_a_search_nor_the_common_network_of_newcomers():
     whole, other = (world("", edited=edited).until(SESSIONS[CUTOFF]) for edited in (False, True))
     for tune in (False, True):

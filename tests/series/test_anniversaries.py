@@ -16,16 +16,6 @@ def active(values: np.ndarray, horizon: int = 5, times: np.ndarray = TIMES) -> l
     return active_days(values, times, np.tile(np.arange(ROWS), (len(values), 1)), horizon)
 
 
-def test_a_day_that_comes_back_every_quarter_is_seen_ahead():
-    reports = DAYS.isin(pd.date_range("2020-02-05", "2022-12-30", freq="13W-WED"))
-    assert reports.sum() == 12
-    tomorrow, later = active(np.where(reports, 1.0, 0.0))
-    for report in np.flatnonzero(reports)[5:]:
-        assert tomorrow[0, report - 1] == 1 and later[0, report - 1] == 0
-        assert (tomorrow[0, [report - 2, report]] == 0.5).all()
-        assert later[0, report - 2] == later[0, report - 5] == 1 and later[0, report - 6] == 0
-
-
 def test_a_day_is_seen_again_after_each_of_four_quarters_and_at_no_other_time():
     tomorrow, _ = active(np.where(DAYS.isin(pd.to_datetime(["2021-01-13"])), 1.0, 0.0))
     seen = pd.Series(tomorrow[0], DAYS)["2021-01-13":]  # a year of rows lies before

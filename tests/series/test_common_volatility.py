@@ -82,25 +82,6 @@ def test_without_a_state_it_says_nothing(market, learned):
     assert np.isfinite(made[:, 799:804]).all() and np.isnan(made[:, 810:]).all()
 
 
-def test_what_does_not_hold_in_a_later_year_is_not_learned(market):
-    """In the rows held back, here, the largest moves are on the days of the smallest before."""
-    values = market.values.copy()
-    close = market.channels.index("close")
-    changes = np.diff(np.log(values[..., close]), axis=1)
-    late = changes[:, -HELD_BACK:]
-    by_size, ranks = np.argsort(-np.abs(late), 1), np.argsort(np.argsort(np.abs(late), 1), 1)
-    changes[:, -HELD_BACK:] = np.take_along_axis(late, np.take_along_axis(by_size, ranks, 1), 1)
-    path = np.log(values[:, :1, close]) + np.cumsum(changes, axis=1)
-    scale = np.exp(path) / values[:, 1:, close]
-    values[:, 1:, :4] *= scale[..., None]
-    broken = dataclasses.replace(market, values=values).with_peers(market.ids)
-
-    def size(model: CommonVolatility) -> float:
-        return float(np.abs(np.array(model.weights)[:, 1:]).sum())
-
-    assert size(learn(broken)) < 0.5 * size(learn(market))
-
-
 def test_few_series_or_rows_have_no_model(market):
     held_back = np.full(20, 100)
     assert learn_common_volatility(dataclasses.replace(market, peers=None), 2, held_back) is None

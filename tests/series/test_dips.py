@@ -6,8 +6,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.series.combination.dips import dip_of
-from forecaster.series.combination.nature import Nature
+from forecaster.series.combination.nature import Nature, dip_of
 from tests.messages import warns
 
 SEASON = 12

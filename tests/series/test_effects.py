@@ -4,21 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from dateutil.easter import easter
-from scipy.signal import lfilter
 
 import forecaster as fc
 from forecaster.series.calendar.rhythms import rhythm_of
 from forecaster.series.combination.nature import Nature
-from forecaster.series.features.any_series import AnySeries
 from forecaster.series.features.choosing import choose_transform
-from forecaster.series.features.known_effects import Shared, calendar_of
-from forecaster.series.known.effects import (
+from forecaster.series.known import (
     NO_EFFECTS,
+    Shared,
+    calendar_of,
     effects_of,
     effects_on,
     learn_calendar,
 )
-from tests.slow import rest_slow
 
 EASTERS = pd.to_datetime(["2020-04-12", "2021-04-04", "2022-04-17", "2023-04-09"])
 
@@ -55,10 +53,10 @@ def panel_of(z: np.ndarray, days: pd.DatetimeIndex) -> fc.Panel:
 
 def test_the_effects_that_made_a_panel_are_found():
     z, days = simulated(20, 1100)
-    times = [days.to_numpy()] * len(z)
-    prior = learn_calendar(list(z), times)
+    times = days.to_numpy()
+    prior = learn_calendar([(own, times) for own in z])
     assert prior.groups == ("holidays", "month")
-    found = np.array([effects_on(own, times[0]) for own in effects_of(prior, list(z), times)])
+    found = np.array([effects_on(effects_of(prior, own, times), times) for own in z])
     for day, expected in [
         ("2021-12-24", 1.5), ("2022-12-25", -2.0), ("2022-04-17", -1.5), ("2021-06-30", 0.5),
         ("2021-06-20", 0.0), ("2021-12-20", 0.0),
@@ -71,52 +69,14 @@ def test_the_effects_that_made_a_panel_are_found():
 @pytest.mark.parametrize("seed", range(3))
 def test_a_panel_without_effects_has_none(seed):
     z, days = simulated(20, 800, effects=0.0, seed=seed)
-    assert learn_calendar(list(z), [days.to_numpy()] * len(z)) == NO_EFFECTS
+    assert learn_calendar([(own, days.to_numpy()) for own in z]) == NO_EFFECTS
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_random_walk_has_no_effects(seed):
     walk = np.cumsum(0.02 * np.random.default_rng(seed).standard_normal(1500))
-    assert learn_calendar([walk], [pd.date_range("2019-02-10", periods=1500).to_numpy()]) == (
-        NO_EFFECTS
-    )
-
-
-@pytest.mark.slow
-def test_effects_come_from_the_rows_that_are_not_held_back():
-    z, days = simulated(12, 800)
-    calendar = learn_calendar(list(z), [days.to_numpy()] * len(z))
-    later = z[:1].copy()
-    later[:, -200:] += 5.0 * days.is_month_end[-200:]
-    panel, edited = panel_of(z[:1], days), panel_of(later, days)
-    known = choose_transform("auto", panel).with_learned(known=Shared(calendar=calendar))
-    held = np.full(1, 200)
-    a, b = (known.with_components(one, 14, held).natures["s0"].effects for one in (panel, edited))
-    assert a == b
-    assert a != known.with_components(edited, 14).natures["s0"].effects
-
-
-@pytest.mark.parametrize("kind", rest_slow(["counts", "sparse", "yearly", "numbers"], 2))
-def test_other_series_have_no_effects(kind):
-    z, days = simulated(2, 200)
-    values = np.exp(z)
-    if kind == "counts":
-        values = np.floor(values)
-        values[:, 0] = 0
-    if kind == "sparse":
-        values[:, ::2], values[:, 1::4] = 0, 0
-    times = pd.date_range("1820-01-01", periods=200, freq="YS") if kind == "yearly" else days
-    frame = pd.concat(
-        pd.DataFrame({"unique_id": f"s{row}", "ds": times, "y": own})
-        for row, own in enumerate(values)
-    )
-    if kind == "numbers":
-        frame["ds"] = frame.groupby("unique_id").cumcount()
-    panel = fc.load_panel(frame)
-    known = choose_transform("auto", panel).learned_from(panel, 7).with_components(panel, 7)
-    assert isinstance(known, AnySeries)
-    assert known.learned.known.calendar == NO_EFFECTS
-    assert not any(nature.effects for nature in known.natures.values())
+    days = pd.date_range("2019-02-10", periods=1500).to_numpy()
+    assert learn_calendar([(walk, days)]) == NO_EFFECTS
 
 
 def of_days(days: pd.DatetimeIndex) -> pd.Series:
@@ -153,9 +113,8 @@ def sold_by(freq: str, count: int, start: str, seed: int = 0) -> tuple[np.ndarra
 def test_weeks_and_months_have_effects_that_improve_forecasts(freq, start, groups):
     z, times = sold_by(freq, 9, start)
     horizon = 12 if freq == "MS" else 26
-    prior = learn_calendar(
-        list(z[:, :-horizon]), [times[:-horizon]] * len(z), rhythm_of(times[:-horizon])
-    )
+    known = times[:-horizon]
+    prior = learn_calendar([(own[:-horizon], known) for own in z], rhythm_of(known))
     assert set(groups) <= set(prior.groups)
     panel = panel_of(z[:, :-horizon], pd.DatetimeIndex(times[:-horizon]))
     plain = choose_transform("auto", panel)
@@ -167,24 +126,6 @@ def test_weeks_and_months_have_effects_that_improve_forecasts(freq, start, group
         )
     ]
     assert errors[0] < 0.93 * errors[1]
-
-
-@pytest.mark.slow
-def test_holidays_change_the_hours_of_working_days():
-    rng = np.random.default_rng(0)
-    times = pd.date_range("2019-11-01", "2023-12-23 23:00", freq="h")
-    off = (times.month == 12) & times.day.isin([24, 25, 26]) | (times.day_of_year == 1)
-    busy = np.where((times.day_of_week >= 5) | off, 0.1, 0.4)
-    load = busy * np.exp(-np.square((times.hour.to_numpy() - 14) / 5))
-    z = load + lfilter([1], [1, -0.95], 0.02 * rng.standard_normal((6, len(times))), axis=1)
-    prior = learn_calendar(list(z), [times.to_numpy()] * 6, "h")
-    assert prior.groups == ("holidays",)
-    ahead = pd.date_range("2024-12-24", periods=24, freq="h").to_numpy()  # a Tuesday
-    found = np.mean(
-        [effects_on(e, ahead, "h") for e in effects_of(prior, list(z), [times.to_numpy()] * 6)], 0
-    )
-    assert found[14] == pytest.approx(-0.3, abs=0.06)
-    assert abs(found[2]) < 0.06
 
 
 def test_series_too_short_to_learn_from_do_not_choose_the_rhythm():

@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 
 from forecaster.series import held_back_rows
-from forecaster.series.combination.components import (
-    Kind,
-    components_ahead,
-    fit_components,
-)
+from forecaster.series.combination.components import Kind, components_ahead
 from forecaster.series.combination.learning import (
     NOTHING,
     combine,
-    judged_blends,
+    fitted,
     kinds_of,
     learn,
+    with_judged_blends,
 )
 from forecaster.series.combination.nature import Nature
 
@@ -32,33 +29,32 @@ NATURES = [Nature(seasons=(12,))] * 4 + [Nature(seasons=(4,)), Nature(seasons=(3
 
 
 def all_of(rows, known, learned, horizon=HORIZON):
-    """Components and blends of series, the errors of which were held back."""
+    """Series with components and blends, the errors of which were held back."""
     first = [row[: len(row) - held_back_rows(len(row), horizon)] for row in rows]
     kinds = kinds_of(rows, known, None, list(map(len, first)))
-    fitted = fit_components(first, kinds, dict(learned.early or learned.pools), horizon)
-    return fitted, judged_blends(rows, known, fitted, horizon, learned)
+    some = fitted(first, known, kinds, learned.early or learned.pools, horizon)
+    return with_judged_blends(rows, some, horizon, learned)
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_series_change_each_other_only_through_what_they_share(shared):
     """To the bit; also where what they share is learned, once it is known."""
     learned = learn(ROWS, NATURES, HORIZON, None) if shared else NOTHING
-    fitted, blends = all_of(ROWS, NATURES, learned)
-    made = list(combine(ROWS, NATURES, fitted, blends, HORIZON))
+    every = all_of(ROWS, NATURES, learned)
+    made = list(combine(ROWS, every, HORIZON))
     for number, (row, known) in enumerate(zip(ROWS, NATURES, strict=True)):
-        (own,), (blend,) = all_of([row], [known], learned)
-        np.testing.assert_equal(own, fitted[number])
-        assert blend == blends[number]
-        for one, two in zip(next(combine([row], [known], [own], [blend], HORIZON)), made[number],
-                            strict=True):  # fmt: skip
-            np.testing.assert_array_equal(one, two)
+        (own,) = all_of([row], [known], learned)
+        np.testing.assert_equal(own.components, every[number].components)
+        assert own.blend == every[number].blend
+        np.testing.assert_array_equal(next(combine([row], [own], HORIZON)), made[number])
 
 
 def test_a_sparse_series_may_be_forecast_as_zero():
     z = np.where(np.random.default_rng(0).random(60) < 0.8, 0.0, 3.3)
     nature = Nature.of(np.arange(60), z, ())
     assert nature.sparse and not nature.counts
-    (one,), (blend,) = all_of([z], [nature], NOTHING)
-    assert one.kind.names[-1] == "zero" and blend.weights[-1] > 0.2
-    assert (components_ahead([z], [one], 3)[0][-1] == 0).all()
+    (one,) = all_of([z], [nature], NOTHING)
+    assert one.components.kind.names[-1] == "zero"
+    assert one.blend is not None and one.blend.weights[-1] > 0.2
+    assert (components_ahead([z], [one.components], 3)[0][-1] == 0).all()
     assert "zero" not in Kind.of(60, 60, (), None, sparse=False).names

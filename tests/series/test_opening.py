@@ -7,11 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.series import default_season, infer_frequency
 from forecaster.series.calendar.frequency import times_after_rows
-from forecaster.series.calendar.gaps import (
-    open_slots,
-    regular_spacing,
-    without_gaps,
-)
+from forecaster.series.calendar.gaps import regular_rows, without_gaps
 from forecaster.series.calendar.opening import open_numbers
 from forecaster.series.calendar.seasons import seasons_of
 from tests.slow import rest_slow
@@ -66,8 +62,8 @@ def test_holidays_are_filled_so_that_each_weekday_keeps_its_place(closed, season
     there = np.delete(rows, [40, 41, 90])
     times = DAYS[there].to_numpy("datetime64[ns]")
     values = OF_WEEK[there].to_numpy(float)
-    slots = open_slots(times)
-    filled, steps = without_gaps(values, times, regular_spacing(times), season, slots)
+    spacing, slots = regular_rows(times)
+    filled, steps = without_gaps(values, times, spacing, season, slots)
     np.testing.assert_array_equal(filled, OF_WEEK[rows].to_numpy(float))
     np.testing.assert_array_equal(rows[steps], there)
     assert (np.diff(open_numbers(DAYS.to_numpy(), 86_400, slots)) <= 1).all()

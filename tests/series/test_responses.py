@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.series.known.responses import (
+from forecaster.series.known import (
     NO_RESPONSES,
     History,
     learn_responses,

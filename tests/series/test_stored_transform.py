@@ -10,10 +10,8 @@ from forecaster.series.combination.counts import CountPrior
 from forecaster.series.combination.learning import learn
 from forecaster.series.features.any_series import AnySeries, LearnedOfAny
 from forecaster.series.features.choosing import read_transform
-from forecaster.series.features.known_effects import Shared
 from forecaster.series.features.transforms import Transform
-from forecaster.series.known.effects import CalendarPrior
-from forecaster.series.known.responses import ResponsePrior
+from forecaster.series.known import CalendarPrior, ResponsePrior, Shared
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.prices.common_volatility import CommonVolatility
 from forecaster.series.prices.volatility_terms import OWN_TERMS, STATE_TERMS
@@ -26,11 +24,9 @@ NAMES = ("a", "b", "c", "d", "e", "f")
 def made() -> Transform:
     """Return a transform that has learned of everything."""
     blending = learn(ROWS, NATURES, HORIZON, None)
-    fitted, blends = all_of(ROWS, NATURES, blending)
-    parts = zip(NAMES, NATURES, fitted, blends, strict=True)
     natures = {
-        name: dataclasses.replace(nature, components=one, blend=blend, responses=(0.5,))
-        for name, nature, one, blend in parts
+        name: dataclasses.replace(nature, responses=(0.5,))
+        for name, nature in zip(NAMES, all_of(ROWS, NATURES, blending), strict=True)
     }
     known = Shared(
         ResponsePrior((0.1,), (0.2,), (1.0,), 1),

@@ -17,34 +17,26 @@ _MOST = 2  # seasons of missing rows that are filled whole
 _MOST_A_ROW, _MOST_BESIDE = 100, 10_000
 
 
-def regular_spacing(times: Shaped[np.ndarray, " row"]) -> float:
-    """Return the spacing at which rows are expected, in seconds, or in whole numbers.
+def regular_rows(times: Shaped[np.ndarray, " row"]) -> tuple[float, tuple[int, ...]]:
+    """Return the spacing at which rows are expected, and the slots of the week in which they are.
 
-    It is 0 for the hours of an exchange, and for a part of the weekdays, where a longer gap does
-    not mean that rows are missing. Where rows come in some slots of the week only, it is that of
-    the slots.
+    The spacing is in seconds, or in whole numbers. It is 0 for the hours of an exchange, and for a
+    part of the weekdays, where a longer gap does not mean that rows are missing. There are no slots
+    where rows come in all of them, see :class:`Frequency`; else the spacing is theirs. A series
+    with rows on nearly all weekdays has these as slots: holidays are missing, of an exchange, too,
+    so that each weekday keeps its place.
     """
     if len(times) < 2:
-        return 0.0
+        return 0.0, ()
     frequency = infer_frequency(times)
-    if open_slots(times):
-        return float(frequency.seconds)
-    return 0.0 if frequency.alias == "B" or frequency.hours is not None else spacing_of(times)
-
-
-def open_slots(times: Shaped[np.ndarray, " row"]) -> tuple[int, ...]:
-    """Return the slots of the week in which rows come; empty for all, see :class:`Frequency`.
-
-    A series with rows on nearly all weekdays has these as slots: holidays are missing, of an
-    exchange, too, so that each weekday keeps its place.
-    """
-    if len(times) < 2:
-        return ()
-    frequency = infer_frequency(times)
-    if frequency.alias != "B":
-        return frequency.open
-    first, last = open_numbers(times[[0, -1]], _DAY, _WEEKDAYS).tolist()
-    return _WEEKDAYS if len(times) >= _NEARLY_ALL * (last - first + 1) else ()
+    slots = frequency.open
+    if frequency.alias == "B":
+        first, last = open_numbers(times[[0, -1]], _DAY, _WEEKDAYS).tolist()
+        slots = _WEEKDAYS if len(times) >= _NEARLY_ALL * (last - first + 1) else ()
+    if slots:
+        return float(frequency.seconds), slots
+    irregular = frequency.alias == "B" or frequency.hours is not None
+    return 0.0 if irregular else spacing_of(times), ()
 
 
 def without_gaps(
@@ -61,9 +53,8 @@ def without_gaps(
     filled if more than 10,000 rows and 100 times the number of rows are missing.
 
     - ``values``, ``times``: values and times of a series' rows
-    - ``spacing``: from :func:`regular_spacing`
+    - ``spacing``, ``slots``: from :func:`regular_rows`; no row is missing in other slots
     - ``season``: steps in a season; 1 for none, then nothing is filled
-    - ``slots``: from :func:`open_slots`; no row is missing in other slots
     """
     steps = np.arange(len(values))
     if season <= 1 or not spacing > 0 or len(values) < 2:

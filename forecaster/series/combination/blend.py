@@ -139,11 +139,6 @@ def held_back_errors(
     return errors
 
 
-def no_errors(components: int) -> Errors:
-    """Return the errors of the components of one series of which none is known."""
-    return np.full((components, 1, ORIGINS, 1), np.nan)
-
-
 def learn_usual(errors: Errors, sizes: Sizes) -> Usual:
     """Return what series have in common."""
     change, level = sizes.change, sizes.level

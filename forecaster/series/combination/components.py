@@ -5,7 +5,7 @@ state. Each is fitted for all series at once.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -138,10 +138,6 @@ class Components(NamedTuple):
             and (self.ces is None or self.ces.fits())
         )
 
-    def has(self, name: str) -> bool:
-        """Return whether there is a model of this name, of :data:`CLASSICAL`."""
-        return bool(getattr(self, name))
-
 
 _FIT: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
     "ets": fit_ets,
@@ -166,23 +162,17 @@ def fit_components(
     kinds: Sequence[Kind],
     pools: Mapping[Lags, Pool],
     horizon: int,
-    *,
-    alone: bool = False,
 ) -> list[Components]:
     """Fit the components of all series.
 
     - ``rows``: the values of each series, without gaps
     - ``kinds``: the kind of each
     - ``pools``: from :func:`pools_of`; a series of other seasons has a regression of its own
-    - ``alone``: whether the classical model forecasts alone, also short series
     """
     fitted = [
         Components(learned=len(row), kind=kind) for row, kind in zip(rows, kinds, strict=True)
     ]
-    groups: dict[Kind, list[int]] = defaultdict(list)
-    for number, kind in enumerate(kinds):
-        groups[kind].append(number)
-    for kind, numbers in groups.items():
+    for kind, numbers in _by_kind(kinds).items():
         some = [rows[number] for number in numbers]
         made: dict[str, Sequence[Any]] = {}
         with np.errstate(all="ignore"):  # what is not finite is not used
@@ -194,12 +184,20 @@ def fit_components(
                 made["linear"] = _linear(some, kind, pool, horizon)
         for position, number in enumerate(numbers):
             own = {name: of[position] for name, of in made.items()}
-            if not alone and len(rows[number]) < _FEWEST_OF_THETA:
+            if "linear" in own and len(rows[number]) < _FEWEST_OF_THETA:  # it is not alone
                 own["theta"] = None
             if _is_young(len(rows[number]), kind, pools.get(kind.lags)):
                 own = {"linear": own["linear"]}
             fitted[number] = fitted[number]._replace(**own)
     return fitted
+
+
+def _by_kind(kinds: Iterable[Kind]) -> dict[Kind, list[int]]:
+    """Return the numbers of the series of each kind."""
+    groups: dict[Kind, list[int]] = defaultdict(list)
+    for number, kind in enumerate(kinds):
+        groups[kind].append(number)
+    return groups
 
 
 def _is_young(rows: int, kind: Kind, pool: Pool | None) -> bool:
@@ -230,10 +228,7 @@ def components_ahead(
     - ``horizon``: steps ahead
     """
     out: list[list[Ahead]] = [[] for _ in rows]
-    groups: dict[Kind, list[int]] = defaultdict(list)
-    for number, one in enumerate(components):
-        groups[one.kind].append(number)
-    for kind, numbers in groups.items():
+    for kind, numbers in _by_kind(one.kind for one in components).items():
         some, its = [rows[number] for number in numbers], [components[number] for number in numbers]
         with np.errstate(all="ignore"):
             for name in kind.names:

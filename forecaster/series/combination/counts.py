@@ -195,9 +195,7 @@ def _sums(z: Steps, means: Ahead, decay: float) -> tuple[Ahead, Ahead]:
     Forecasts made before the first sale of a good count less, the likelier that was its launch.
     """
     ahead = np.arange(int(means.shape[-1]))
-    squares, weights = (
-        _filtered(z, part, ahead, [1.0], [1.0, decay - 1]) for part in _weighted(z, means)
-    )
+    squares, weights = (_filtered(z, part, ahead, 1 - decay) for part in _weighted(z, means))
     return squares, weights
 
 
@@ -205,7 +203,7 @@ def _level(z: Steps, decay: float) -> Ahead:
     """Return the running mean at each step; zeros before a launch count less, see :func:`_sums`."""
     known, keep = np.isfinite(z)[..., None], 1 - decay
     total, weight = (
-        _filtered(z, part, np.array([-1]), [1 - keep], [1.0, -keep])
+        _filtered(z, part, np.array([-1]), keep, 1 - keep)
         for part in (np.where(known, z[..., None], 0.0), known * 1.0)
     )
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -213,20 +211,17 @@ def _level(z: Steps, decay: float) -> Ahead:
 
 
 def _filtered(
-    z: Steps,
-    part: Ahead,
-    ahead: Int[np.ndarray, " column"],
-    above: Sequence[float],
-    below: Sequence[float],
+    z: Steps, part: Ahead, ahead: Int[np.ndarray, " column"], keep: float, weight: float = 1.0
 ) -> Ahead:
-    """Return a linear filter of parts, of which those before a first sale count less.
+    """Return exponentially weighted sums of parts, of which those before a first sale count less.
 
     ``ahead``: by column, the number of steps after the first sale that still count as before it
     """
     first = (np.cumsum(z > 0, -1) == 0).sum(-1, keepdims=True)[..., None]
     before = np.arange(int(z.shape[-1]))[:, None] - ahead <= first
     early, later = (
-        linear_filter(above, below, np.where(of, part, 0.0), axis=-2) for of in (before, ~before)
+        linear_filter([weight], [1.0, -keep], np.where(of, part, 0.0), axis=-2)
+        for of in (before, ~before)
     )
     return _share_before_first(z) * early + later
 
@@ -329,7 +324,7 @@ def _variance_of_errors(z: Steps, squares: Ahead, decay: float) -> tuple[Ahead, 
     """
     horizon, known = int(squares.shape[-1]), np.isfinite(squares)
     total, errors = (
-        _filtered(z, part, np.arange(horizon), [1.0], [1.0, decay - 1])
+        _filtered(z, part, np.arange(horizon), 1 - decay)
         for part in (np.where(known, squares, 0.0), known * 1.0)
     )
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,7 +1,8 @@
 """Learn components and blends: what a panel's series share, and what each has of its own."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -9,7 +10,6 @@ from jaxtyping import Float
 from forecaster.classical import Pool, count_of_features
 from forecaster.series.causal import Ahead
 from forecaster.series.combination.blend import (
-    Blend,
     Errors,
     Sizes,
     Usual,
@@ -17,14 +17,13 @@ from forecaster.series.combination.blend import (
     held_back_errors,
     learn_blends,
     learn_usual,
-    no_errors,
 )
 from forecaster.series.combination.components import (
-    Components,
     Kind,
     Lags,
     Name,
     Parts,
+    Row,
     components_ahead,
     fit_components,
     pools_of,
@@ -32,8 +31,6 @@ from forecaster.series.combination.components import (
 from forecaster.series.combination.counts import NO_PRIOR, CountPrior, learn_counts
 from forecaster.series.combination.nature import Nature
 from forecaster.series.panel.histories import held_back_rows
-
-Row: TypeAlias = Float[np.ndarray, " step"]
 
 _MOST_WEIGHED = 100  # series from which weights and sizes of errors are learned
 _MOST_COUNTS = 250  # series from which the properties of counts are learned
@@ -54,13 +51,13 @@ class Blending(NamedTuple):
     counts: CountPrior = NO_PRIOR
     early: tuple[tuple[Lags, Pool], ...] = ()
 
-    def usual_of(self, kind: Kind) -> Usual | None:
+    def usual_of(self, kind: Kind) -> Usual:
         """Return what is usual of a kind, or else of errors of another kind of its seasons."""
-        known = dict(self.usual)
+        known, equal = dict(self.usual), Usual((1.0,) * len(kind.names))
         if kind.parts in known:
             return known[kind.parts]
         alike = [one for (_, seasons), one in self.usual if seasons == kind.seasons]
-        return alike[0]._replace(errors=(1.0,) * len(kind.names)) if alike else None
+        return alike[0]._replace(errors=equal.errors) if alike else equal
 
     def fits(self, horizon: int) -> bool:
         """Return whether shapes and sizes fit together, as they may not in a file."""
@@ -97,21 +94,21 @@ def learn(
     early = pools_of(before, kinds, horizon)
     pools = pools_of(rows, kinds_of(rows, known, alone), horizon)
     every = max(1, len(rows) // _MOST_WEIGHED)
-    fitted = fit_components(before[::every], kinds[::every], early, horizon, alone=bool(alone))
+    some = fitted(before[::every], known[::every], kinds[::every], early.items(), horizon)
     usual = {
-        fitted[numbers[0]].kind.parts: learn_usual(errors, sizes)
-        for numbers, errors, sizes, _ in judged(rows[::every], known[::every], fitted, horizon)
+        some[numbers[0]].components.kind.parts: learn_usual(errors, sizes)
+        for numbers, errors, sizes, _ in judged(rows[::every], some, horizon)
     }
     made = Blending(tuple(pools.items()), tuple(usual.items()), NO_PRIOR, tuple(early.items()))
     counted = [number for number, one in enumerate(known) if one.counts]
     if alone is not None or not counted:
         return made
-    some = counted[:: max(1, len(counted) // _MOST_COUNTS)]
-    firsts = [rows[number][: max(len(rows[number]) // 2, 1)] for number in some]
-    wholes, its = [rows[number] for number in some], [known[number] for number in some]
-    fitted = fit_components(firsts, [kinds[number] for number in some], early, horizon)
-    blends = usual_blends(wholes, its, fitted, made)
-    bases = [base for base, _ in combine(wholes, its, fitted, blends, horizon)]
+    counted = counted[:: max(1, len(counted) // _MOST_COUNTS)]
+    wholes, its = [rows[number] for number in counted], [known[number] for number in counted]
+    firsts = [row[: max(len(row) // 2, 1)] for row in wholes]
+    of = [kinds[number] for number in counted]
+    its = with_blends(wholes, fitted(firsts, its, of, early.items(), horizon), made)
+    bases = [base for base, _ in combine(wholes, its, horizon)]
     return made._replace(counts=learn_counts(wholes, bases))
 
 
@@ -129,78 +126,84 @@ def kinds_of(
     ]
 
 
+def fitted(
+    rows: Sequence[Row],
+    known: Sequence[Nature],
+    kinds: Sequence[Kind],
+    pools: Iterable[tuple[Lags, Pool]],
+    horizon: int,
+) -> list[Nature]:
+    """Return the series with components fitted to these rows."""
+    made = fit_components(rows, kinds, dict(pools), horizon)
+    both = zip(known, made, strict=True)
+    return [dataclasses.replace(one, components=components) for one, components in both]
+
+
 def judged(
-    rows: Sequence[Row], known: Sequence[Nature], fitted: Sequence[Components], horizon: int
+    rows: Sequence[Row], known: Sequence[Nature], horizon: int
 ) -> Iterator[tuple[list[int], Errors, Sizes, Float[np.ndarray, " series"]]]:
     """Compare components with the rows after those that they were fitted on.
 
     Yields the numbers of the series of each kind, the errors of their components, their sizes, and
     how many of their rows were held back.
     """
+    learned = [one.components.learned for one in known]
     errors = {
-        number: held_back_errors(rows[number], made, known[number].seasons, fitted[number].learned)
-        for number, made in _forecasts(rows, fitted, horizon)
+        number: held_back_errors(rows[number], made, known[number].seasons, learned[number])
+        for number, made in _forecasts(rows, known, horizon)
     }
     sizes = Sizes.of(rows, [one.seasons for one in known])
     held = [
-        min(len(row) - one.learned, held_back_rows(len(row), horizon))
-        for row, one in zip(rows, fitted, strict=True)
+        min(len(row) - first, held_back_rows(len(row), horizon))
+        for row, first in zip(rows, learned, strict=True)
     ]
-    for parts in dict.fromkeys(one.kind.parts for one in fitted):
-        some = [number for number, one in enumerate(fitted) if one.kind.parts == parts]
+    every = [one.components.kind.parts for one in known]
+    for parts in dict.fromkeys(every):
+        some = [number for number, own in enumerate(every) if own == parts]
         stacked = np.stack([errors[number] for number in some], axis=1)
         yield some, stacked, sizes.only(some), np.array(held, float)[some]
 
 
-def judged_blends(
-    rows: Sequence[Row],
-    known: Sequence[Nature],
-    fitted: Sequence[Components],
-    horizon: int,
-    shared: Blending,
-) -> list[Blend]:
-    """Return the blend of each series, by the rows that its components were not fitted on."""
-    made: dict[int, Blend] = {}
-    for numbers, errors, sizes, held in judged(rows, known, fitted, horizon):
-        usual = shared.usual_of(fitted[numbers[0]].kind)
-        if usual is not None:
-            made.update(zip(numbers, learn_blends(errors, sizes, held, usual), strict=True))
-            continue
-        for row, number in enumerate(numbers):  # each series by itself
-            own, its = errors[:, [row]], sizes.only([row])
-            (made[number],) = learn_blends(own, its, held[[row]], learn_usual(own, its))
-    return [made[number] for number in range(len(rows))]
+def with_judged_blends(
+    rows: Sequence[Row], known: Sequence[Nature], horizon: int, shared: Blending
+) -> list[Nature]:
+    """Return the series with blends by the rows that their components were not fitted on."""
+    out = list(known)
+    for numbers, errors, sizes, held in judged(rows, known, horizon):
+        usual = shared.usual_of(known[numbers[0]].components.kind)
+        blends = learn_blends(errors, sizes, held, usual)
+        for number, blend in zip(numbers, blends, strict=True):
+            out[number] = dataclasses.replace(known[number], blend=blend)
+    return out
 
 
-def usual_blends(
-    rows: Sequence[Row], known: Sequence[Nature], fitted: Sequence[Components], shared: Blending
-) -> list[Blend]:
-    """Return blends that are usual, of series whose own errors are not known."""
-    sizes = Sizes.of(rows, [one.seasons for one in known])
-    made: list[Blend] = []
-    for number, one in enumerate(fitted):
-        count = len(one.kind.names)
-        usual = shared.usual_of(one.kind) or Usual((1.0,) * count)
-        made += learn_blends(no_errors(count), sizes.only([number]), np.zeros(1), usual)
-    return made
+def with_blends(rows: Sequence[Row], known: Sequence[Nature], shared: Blending) -> list[Nature]:
+    """Return the series with usual blends for those whose own errors are not known."""
+    out = list(known)
+    for number, (row, one) in enumerate(zip(rows, known, strict=True)):
+        if one.blend is None:
+            kind = one.components.kind
+            unknown = np.full((len(kind.names), 1, 1, 1), np.nan)
+            sizes = Sizes.of([row], [one.seasons])
+            (blend,) = learn_blends(unknown, sizes, np.zeros(1), shared.usual_of(kind))
+            out[number] = dataclasses.replace(one, blend=blend)
+    return out
 
 
 def combine(
-    rows: Sequence[Row],
-    known: Sequence[Nature],
-    components: Sequence[Components],
-    blends: Sequence[Blend],
-    horizon: int,
+    rows: Sequence[Row], known: Sequence[Nature], horizon: int
 ) -> Iterator[tuple[Ahead, Ahead]]:
     """Yield the blend of each series at each step, and the usual size of its errors."""
-    for number, made in _forecasts(rows, components, horizon):
-        both = blended(rows[number], made, known[number].seasons, horizon, blends[number])
+    for number, made in _forecasts(rows, known, horizon):
+        one = known[number]
+        assert one.blend is not None
+        both = blended(rows[number], made, one.seasons, horizon, one.blend)
         del made  # what is blended goes
         yield both
 
 
 def _forecasts(
-    rows: Sequence[Row], components: Sequence[Components], horizon: int
+    rows: Sequence[Row], known: Sequence[Nature], horizon: int
 ) -> Iterator[tuple[int, list[Ahead]]]:
     """Yield the forecasts of each series' components at each step, with the number of the series.
 
@@ -209,6 +212,7 @@ def _forecasts(
     parts = np.cumsum([len(row) * horizon for row in rows]) // _AT_ONCE
     for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(parts)) + 1):
         some: list[int] = part.tolist()
-        made = components_ahead([rows[n] for n in some], [components[n] for n in some], horizon)
+        its = [known[number].components for number in some]
+        made = components_ahead([rows[number] for number in some], its, horizon)
         for number in some:
             yield number, made.pop(0)

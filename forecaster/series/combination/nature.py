@@ -5,16 +5,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
-from forecaster.series.calendar.gaps import fill, open_slots, regular_spacing, without_gaps
+from forecaster.series.calendar.gaps import fill, regular_rows, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.combination.blend import Blend
 from forecaster.series.combination.components import NO_COMPONENTS, Components, Seasons
 from forecaster.series.combination.counts import are_counts, may_be_counts, vary_as_counts
-from forecaster.series.combination.dips import dip_of, in_seconds
-from forecaster.series.known.effects import effects_on
 from forecaster.series.panel.panel import Panel
 
 _FEWEST = 8  # series from which common seasons are learned
@@ -22,6 +20,8 @@ _CLEAR = 20  # cycles in which a series clearly shows a season of its own
 # A common season needs this share of all series, and this share of the series with any season.
 _VOTES, _MAJORITY = 0.2, 0.5
 _FAR = 1e100  # values beyond it, or below its inverse, are computed in another unit
+_LOW = 0.5  # of the median of the same phase: a dip
+_FEWEST_CYCLES = 4  # one of which may be a dip
 _SHORT = 24  # rows up to which changes do not say whether a series varies as counts do
 
 
@@ -31,8 +31,8 @@ class Nature:
 
     - ``logarithmic``: whether networks see its logarithm
     - ``seasons``: the steps in each season, shortest first; empty where it has none
-    - ``spacing``: the spacing at which rows are expected, see :func:`regular_spacing`
-    - ``open``: the slots of the week in which they are, see :func:`open_slots`
+    - ``spacing``: the spacing at which rows are expected, see :func:`regular_rows`
+    - ``open``: the slots of the week in which they are, see :func:`regular_rows`
     - ``components``: fitted on its first rows
     - ``blend``: how they are blended
     - ``effects``: effects of the calendar, by column of special steps; empty where there are none
@@ -73,10 +73,10 @@ class Nature:
         zeros = not logarithmic and bool((values >= 0).all())
         sparse = zeros and bool((values == 0).mean() > 0.5)
         dip = None if sparse or counts else dip_of(values, found)
+        spacing, slots = regular_rows(times)
         return Nature(
-            logarithmic, found, regular_spacing(times),
-            nonnegative=zeros, sparse=sparse, counts=counts, rhythm=rhythm_of(times),
-            open=open_slots(times), unit=_unit_of(values),
+            logarithmic, found, spacing, nonnegative=zeros, sparse=sparse, counts=counts,
+            rhythm=rhythm_of(times), open=slots, unit=_unit_of(values),
             dip=None if dip is None else tuple(in_seconds(times[dip[[0, -1]]]).tolist()),
         )  # fmt: skip
 
@@ -116,10 +116,6 @@ class Nature:
     def may_have_effects(self, rhythm: str) -> bool:
         """Return whether it is a series of such a rhythm, of numbers that are not counts."""
         return rhythm != "" and self.rhythm == rhythm and not (self.counts or self.sparse)
-
-    def effects_on(self, times: np.ndarray) -> np.ndarray:
-        """Return the effects of the calendar at some times, in the units that networks see."""
-        return effects_on(self.effects, times, self.rhythm)
 
     def without_dip(
         self, values: Float[np.ndarray, " row"], times: np.ndarray
@@ -211,3 +207,40 @@ def with_common(nature: Nature, common: Sequence[int], rows: int) -> Nature:
     if not common or clear or set(common) <= own:
         return nature
     return dataclasses.replace(nature, seasons=tuple(common))
+
+
+def dip_of(
+    values: Float[np.ndarray, " row"], seasons: Sequence[int]
+) -> Int[np.ndarray, " row"] | None:
+    """Return the rows of a dip; None where there is none, or more than one.
+
+    It is one stretch of a season or more at less than half of the usual values, now over: a hall
+    that was closed for a year, or flights in a pandemic, say little about the season of sound years
+    and much too much about the size of errors. Its rows are replaced by those of the season before,
+    for what is learned and for what is forecast from (as outliers are by ``tsclean``: Hyndman &
+    Athanasopoulos 2021, Forecasting: Principles and Practice, section 13.9). Before it lie as many
+    sound rows as it has, and after it those of a season.
+
+    - ``values``: without gaps
+    - ``seasons``: steps in each season; without one there is no usual value
+    """
+    season, rows = max(seasons, default=1), len(values)
+    if season < 2 or rows < _FEWEST_CYCLES * season or not (values >= 0).all():
+        return None
+    cycles = np.full((-(-rows // season), season), np.nan)
+    cycles.ravel()[:rows] = values
+    usual = np.nanmedian(cycles, axis=0)
+    low: Bool[np.ndarray, " row"] = (cycles < _LOW * usual).ravel()[:rows]
+    edges = np.flatnonzero(np.diff(low, prepend=False, append=False)).reshape(-1, 2)
+    long = edges[np.diff(edges)[:, 0] >= season]
+    if len(long) != 1:
+        return None
+    begin, end = long[0].tolist()
+    others = int(low.sum()) - (end - begin)
+    sound = begin >= end - begin and rows - end >= season and others < season
+    return np.arange(begin, end, dtype=np.int64) if sound else None
+
+
+def in_seconds(times: Shaped[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """Return times as whole numbers: dates as seconds."""
+    return (times.astype("datetime64[s]") if times.dtype.kind == "M" else times).astype(np.int64)

@@ -18,7 +18,7 @@ def transform_class(name: object) -> type[Transform]:
     if name not in NAMES:
         raise ValueError(f"name: expected one of {', '.join(NAMES)}; got {name!r:.50}")
     if name in Transform.names:
-        return Transform
+        return Transform  # without any classical model
     from forecaster.series.features.any_series import AnySeries
 
     return AnySeries
@@ -43,13 +43,18 @@ def choose_transform(
     """
     if name == "auto":
         name = "combined" if panel.target == "y" else "log_return"
+    future = () if panel.future is None else panel.future.known_at(panel.times_of_rows())
     made = transform_class(name)(
         name,
-        covariates=Scaling.of(panel.future, panel.times_of_rows()),
+        covariates=Scaling(future),
         market=() if panel.market is None else panel.market.ids,
         alone=alone if name == "combined" else None,
     )
-    return made.with_series(panel, season).as_usual_of(panel)
+    if name == "last_value" and panel.target != "y":
+        from forecaster.series.features.any_series import unit_of_prices
+
+        made = made.with_learned(unit=unit_of_prices(panel))
+    return made.with_series(panel, season)
 
 
 def read_transform(fields: Mapping[str, Any], horizon: int) -> Transform:

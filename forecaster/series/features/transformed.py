@@ -50,10 +50,10 @@ class Transformed:
 
     def only(self, rows: Int[np.ndarray, " some"]) -> "Transformed":
         """Return some of the series, by their rows."""
-        fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        whole = {name: fields.pop(name) for name in ("scale_weights", "networks")}
-        known = {name: part[rows] for name, part in fields.items() if part is not None}
-        return Transformed(**known, **whole)
+        parts: dict[str, Any] = {
+            name: part[rows] for name, part in vars(self).items() if isinstance(part, np.ndarray)
+        }
+        return dataclasses.replace(self, **parts)
 
     def beside_networks(self, model: CommonVolatility | None) -> "Transformed":
         """Return the same with new weights of the common model of volatility, or without it."""

@@ -9,7 +9,7 @@ targets are alike in calm and in volatile times, and a network that predicts 0 i
 
 import base64
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self, cast
 
 import msgspec
@@ -93,11 +93,6 @@ class Transform:
                 "market out, or take transform = 'log_return' where all values are above zero"
             )
 
-    def as_usual_of(self, panel: Panel) -> Self:
-        """Return the transform with what is usual of such panels, before anything is learned."""
-        del panel
-        return self
-
     def with_static(self, panel: Panel) -> Self:
         """Return the transform with the static covariates of a panel, whose series are fitted on.
 
@@ -177,13 +172,15 @@ class Transform:
         own = PRICE_FEATURES + (horizon > 1) if self.name == "log_return" else 0
         return 4 + more + own
 
+    def of_natures(self, ids: Sequence[str], what: Callable[[Any], Any]) -> np.ndarray:
+        """Return what a function makes of the properties of each series; 0 where there are none."""
+        return np.array([what(self.natures[n]) if n in self.natures else 0 for n in ids], int)
+
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Return for each series whether networks see its logarithm."""
+        if self.name == "last_value":
+            return self.of_natures(ids, lambda nature: nature.logarithmic) > 0
         return np.full(len(ids), self.name == "log_return")
-
-    def stands_alone(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
-        """Return for each series whether it has the classical model that forecasts alone."""
-        return np.zeros(len(ids), bool)
 
     @property
     def natures_are_alike(self) -> bool:
@@ -196,14 +193,17 @@ class Transform:
 
     def rows_to_forecast(self, horizon: int) -> int:
         """Return the fewest rows of a series with a base and a scale for each step ahead."""
-        del horizon
-        needs = self.name == "log_return" and self.learned.volatility is None
-        return FIRST_CHANGES + 1 if needs else 1 + (self.name == "log_return")
+        first = FIRST_CHANGES + 1 if self.learned.volatility is None else 2
+        return {"log_return": first, "combined": horizon + 1}.get(self.name, 1)
 
     def usable_rows(self, panel: Panel) -> UsableRows:
         """Return which rows of a panel can be transformed."""
         logarithmic = self.logarithmic(panel.ids)
-        return UsableRows(panel, logarithmic, False, True, logarithmic)
+        if not self.takes_any:
+            return UsableRows(panel, logarithmic, False, True, logarithmic)
+        of_prices = panel.target != "y" and self.name == "last_value"
+        positive = self.of_natures(panel.ids, lambda nature: nature.logarithmic) > 0
+        return UsableRows(panel, logarithmic, True, of_prices, positive)
 
     def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> Transformed:
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
@@ -231,11 +231,17 @@ class Transform:
 
     def counted(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Return which series are counts."""
-        return np.zeros(len(ids), bool)
+        counts = self.of_natures(ids, lambda nature: nature.counts) > 0
+        return counts & (self.name == "combined")
 
     def basic_seasons(self, ids: Sequence[str]) -> Int[np.ndarray, " series"]:
         """Return the steps in the shortest season of each series; 0 for none."""
-        return np.zeros(len(ids), int)
+        return self.of_natures(ids, lambda nature: min(nature.seasons, default=0))
+
+    def stands_alone(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
+        """Return for each series whether it has the classical model that forecasts alone."""
+        alone = self.alone
+        return self.of_natures(ids, lambda nature: bool(getattr(nature.components, alone))) > 0
 
     def applied(self, panel: Panel, histories: Histories, horizon: int) -> Transformed:
         """Transform histories; see :meth:`apply`."""
@@ -244,19 +250,15 @@ class Transform:
         change, shared = z - shift(z, 1), self.learned
         raw, widened = change, 1.0
         if shared.events and panel.future is not None:
-            own, widened = event_volatility(
-                shared.events, panel.future, panel, histories.positions, horizon
-            )
+            own, widened = event_volatility(shared.events, panel, histories.positions, horizon)
             change = change / own  # a move on a marked day counts as the smaller move of other days
         logarithmic = self.name == "log_return"
         floor = 1e-8 if logarithmic else 1e-12 + 1e-8 * decayed_mean(z**2, 0.999)
         features, scale = change_features(change, floor)
         if logarithmic:
             features += price_features(panel, histories, raw, scale, horizon)
-        if panel.market is not None and self.market:
-            features += market_features(
-                panel.market, panel.target, panel.times, histories.positions, scale
-            )
+        if self.market:
+            features += market_features(panel, histories.positions, scale)
         scale = with_few_changes(scale, change, shared.volatility)
         made = walk(z, scale, features, histories, horizon, self.logarithmic(panel.ids))
         model = shared.common_volatility

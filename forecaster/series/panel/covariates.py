@@ -23,7 +23,6 @@ from forecaster.series.panel.stacking import as_times
 _EVENT = "event"  # the column that names kinds of events
 _EVERY = ""  # the name of rows that hold for all series
 _MOST_CATEGORIES = 50
-_MOST_COLUMNS = 500  # a network has some weights for each at each step ahead
 _WIDEST = 1e6  # deviations of a constant number from its mean, or float32 would overflow
 _LARGEST = 1e150  # largest number; its square does not overflow
 
@@ -55,7 +54,7 @@ class Future:
         kind that its column ``event`` names. ``dated``: whether the series' times
         are dates rather than whole numbers. Raises DataError when ``ds`` is missing or holds other
         times, a column holds no numbers or one that is infinite or beyond 1e150, a row names no
-        series, a time is repeated, or there are no rows or more than 500 columns.
+        series, a time is repeated, or there are no rows.
         """
         frame = _renamed(frame, {"ticker": "unique_id", "date": "ds"}, "future covariates")
         columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
@@ -69,7 +68,7 @@ class Future:
         if events := kinds or not columns:
             frame = _with_kinds(frame)
             columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
-        _check_table(frame, len(columns), "future covariates")
+        _check_table(frame, "future covariates")
         for name in columns:
             if not pd.api.types.is_numeric_dtype(frame[name]):
                 raise DataError(
@@ -99,15 +98,13 @@ class Future:
         """
         if self.otherwise != 0 or self.columns == tuple(columns):
             return self
-        kept = [name for name in columns if name in self.columns]
-        if columns and not kept:
+        if columns and not set(columns) & set(self.columns):
             return self
-        to, places = [columns.index(name) for name in kept], [*map(self.columns.index, kept)]
-        rows: dict[str, Rows] = {}
-        for name, (times, values) in self.rows.items():
-            wide = np.zeros((len(times), len(columns)))
-            wide[:, to] = values[:, places]
-            rows[name] = (times, wide)
+        of = [self.columns.index(name) if name in self.columns else -1 for name in columns]
+        rows = {
+            name: (times, np.pad(values, ((0, 0), (0, 1)))[:, of])  # the last column is of zeros
+            for name, (times, values) in self.rows.items()
+        }
         return dataclasses.replace(self, columns=tuple(columns), rows=rows)
 
     def known_at(self, times: Mapping[str, np.ndarray]) -> tuple[str, ...]:
@@ -196,8 +193,8 @@ class Future:
 def static_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Return constant properties, a row per series by its name, from a frame with ``unique_id``.
 
-    Raises DataError when a series has two rows, a row names none, there are no rows, no other
-    column or more than 500, or a number is infinite, complex or beyond 1e150.
+    Raises DataError when a series has two rows, a row names none, there are no rows or no other
+    column, or a number is infinite, complex or beyond 1e150.
     """
     frame = _renamed(frame, {"ticker": "unique_id"}, "static covariates")
     if "unique_id" not in frame or frame.shape[1] < 2:
@@ -205,7 +202,7 @@ def static_table(frame: pd.DataFrame) -> pd.DataFrame:
             "static covariates: expected columns unique_id and one or more others; got "
             f"{listed(frame)}"
         )
-    _check_table(frame, frame.shape[1] - 1, "static covariates")
+    _check_table(frame, "static covariates")
     frame = frame.assign(unique_id=frame["unique_id"].astype(str))
     if (again := frame["unique_id"].duplicated()).any():
         name = frame["unique_id"][again].iloc[0]
@@ -255,13 +252,6 @@ class Scaling:
         """Return the scaling with series under new names, by the old ones."""
         scales = {names.get(name, name): pairs for name, pairs in self.scales.items()}
         return dataclasses.replace(self, scales=scales)
-
-    @staticmethod
-    def of(future: Future | None, times: Mapping[str, np.ndarray]) -> "Scaling":
-        """Return the scaling of covariates known in advance; ``times``: of each series' rows."""
-        if future is None or not (known := future.known_at(times)):
-            return Scaling()
-        return Scaling(known).with_scales(future, times)
 
     def with_static(self, static: pd.DataFrame, ids: Sequence[str]) -> "Scaling":
         """Add the scales and the categories of constant properties.
@@ -403,18 +393,10 @@ def _renamed(frame: object, names: dict[str, str], what: str) -> pd.DataFrame:
     return frame.rename(columns=names)
 
 
-def _check_table(frame: pd.DataFrame, columns: int, what: str) -> None:
-    """Raise DataError for a table without rows, of too many columns, or with a row of no series.
-
-    ``columns``: the number of those that hold covariates
-    """
+def _check_table(frame: pd.DataFrame, what: str) -> None:
+    """Raise DataError for a table without rows, or with a row of no series."""
     if frame.empty:
         raise DataError(f"{what}: no rows; expected a header and one row or more")
-    if columns > _MOST_COLUMNS:
-        raise DataError(
-            f"{what}: {columns:,} columns; expected {_MOST_COLUMNS} at most. Leave out those that "
-            "tell least"
-        )
     if "unique_id" in frame:
         names = frame["unique_id"]
         blank = (names.isna() | (names.astype(str).str.strip() == "")).to_numpy(bool)
@@ -435,17 +417,12 @@ def _check_real(frame: pd.DataFrame, columns: Sequence[str], what: str) -> None:
         if not pd.api.types.is_float_dtype(column):
             continue
         numbers = column.to_numpy(float, na_value=np.nan)
-        if (infinite := np.isinf(numbers)).any():
-            row = int(infinite.argmax())
-            raise DataError(
-                f"{what}: row {row + 1}, column {name!r}: {numbers[row]:g} is not a number; leave "
-                "the cell empty if its number is not known"
-            )
         if (wide := np.abs(numbers) > _LARGEST).any():
             row = int(wide.argmax())
             raise DataError(
                 f"{what}: row {row + 1}, column {name!r}: {numbers[row]:g} is too large to be "
-                f"scaled; expected {_LARGEST:g} at most. Write the column in a larger unit"
+                f"scaled; expected {_LARGEST:g} at most. Leave the cell empty if its number is not "
+                "known, or write the column in a larger unit"
             )
 
 

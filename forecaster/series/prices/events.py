@@ -15,7 +15,6 @@ from msgspec import Meta
 
 from forecaster.series.calendar.frequency import times_after_rows
 from forecaster.series.causal import Rows, change_features, shift
-from forecaster.series.panel.covariates import Future
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 
@@ -27,7 +26,6 @@ _PASSES = 3  # rounds of estimation: volatility and factors depend on each other
 _FLOOR = 1e-8  # added to each variance
 
 Factor: TypeAlias = Annotated[float, Meta(ge=_SMALLEST, le=_LARGEST)]
-Columns = Sequence[int] | Int[np.ndarray, " column"]
 
 
 def event_factors(panel: Panel) -> tuple[float, ...]:
@@ -41,9 +39,12 @@ def event_factors(panel: Panel) -> tuple[float, ...]:
     if panel.future is None:
         return ()
     factors = np.ones(len(panel.future.columns))
-    columns = np.flatnonzero(_holds_marks(panel.future, panel))
+    # Rows of other series, which may be listed later, do not count.
+    of_each = [panel.future.at(name, panel.times) for name in panel.ids]
+    zeros_and_ones = [((own == 0) | (own == 1) | np.isnan(own)).all(0) for own in of_each]
+    columns = np.flatnonzero(np.all(zeros_and_ones, axis=0))
     histories = Histories.of(panel)
-    marks = _marks(panel.future, panel, histories.positions, columns)
+    marks = _marks(panel, histories.positions, columns)
     counts = marks.sum((0, 1))
     seldom = (counts >= _FEWEST) & (counts <= _OFTEN * (histories.positions >= 0).sum())
     columns, marks = columns[seldom], marks[..., seldom]
@@ -57,11 +58,7 @@ def event_factors(panel: Panel) -> tuple[float, ...]:
 
 
 def event_volatility(
-    factors: Sequence[float],
-    future: Future,
-    panel: Panel,
-    positions: Int[np.ndarray, "series step"],
-    horizon: int,
+    factors: Sequence[float], panel: Panel, positions: Int[np.ndarray, "series step"], horizon: int
 ) -> tuple[Rows, Float[np.ndarray, "series step horizon"]]:
     """Return the factors of events on the volatility of each step, and up to each horizon.
 
@@ -70,14 +67,15 @@ def event_volatility(
     - ``factors``: from :func:`event_factors`
     - ``positions``: positions of steps on the panel's time axis; -1: padding
     """
+    assert panel.future is not None
     known = np.array(factors)
     columns = np.flatnonzero(known != 1)
-    own = _product(_marks(future, panel, positions, columns), known[columns])
+    own = _product(_marks(panel, positions, columns), known[columns])
     ahead = np.ones((*positions.shape, horizon))
     for row, name in enumerate(panel.ids):
         there = positions[row] >= 0
         times = times_after_rows(panel.times[positions[row, there]], horizon)
-        marks = future.at(name, times.ravel())[:, columns] == 1
+        marks = panel.future.at(name, times.ravel())[:, columns] == 1
         ahead[row, there] = _product(marks.reshape(*times.shape, -1), known[columns])
     steps = np.arange(1, horizon + 1)
     return own, np.sqrt(np.cumsum(ahead**2, axis=-1) / steps)
@@ -108,26 +106,15 @@ def _estimated(
     return better
 
 
-def _holds_marks(future: Future, panel: Panel) -> Bool[np.ndarray, " column"]:
-    """Return which covariates hold 0 and 1 alone, for a panel's series and up to its end.
-
-    Rows of other series, which may be listed later, do not count.
-    """
-    out = np.ones(len(future.columns), bool)
-    for name in panel.ids:
-        values = future.at(name, panel.times)
-        out &= ((values == 0) | (values == 1) | np.isnan(values)).all(0)
-    return out
-
-
 def _marks(
-    future: Future, panel: Panel, positions: Int[np.ndarray, "series step"], columns: Columns
+    panel: Panel, positions: Int[np.ndarray, "series step"], columns: Int[np.ndarray, " column"]
 ) -> Bool[np.ndarray, "series step column"]:
     """Return which steps of each series some covariates mark."""
+    assert panel.future is not None
     out = np.zeros((*positions.shape, len(columns)), bool)
     for row, name in enumerate(panel.ids):
         there = positions[row] >= 0
-        out[row, there] = future.at(name, panel.times[positions[row, there]])[:, columns] == 1
+        out[row, there] = panel.future.at(name, panel.times[positions[row, there]])[:, columns] == 1
     return out
 
 
