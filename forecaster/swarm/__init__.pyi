@@ -26,7 +26,6 @@ from .estimators.cost import Cost as Cost
 from .estimators.recipe import Pure as Pure
 from .estimators.single import Single as Single
 from .estimators.swarm import Swarm as Swarm
-from .estimators.tuning import Candidate as Candidate
 from .estimators.tuning import Tuned as Tuned
 from .estimators.tuning import Winners as Winners
 from .estimators.tuning import grid_candidates as grid_candidates
@@ -41,12 +40,14 @@ from .execution.result import FitResult as FitResult
 from .recurrence import gru as gru
 from .recurrence import lstm as lstm
 from .task import AnyArray as AnyArray
+from .task import Candidate as Candidate
 from .task import Data as Data
 from .task import Hyperparams as Hyperparams
 from .task import Params as Params
 from .task import Task as Task
 from .task import Tree as Tree
 from .training.examples import Folds as Folds
+from .training.examples import Supervised as Supervised
 from .training.examples import kfold_weights as kfold_weights
 from .training.examples import stack as stack
 from .training.keys import member_keys as member_keys
@@ -60,6 +61,5 @@ from .training.losses import Batch as Batch
 from .training.optimizers import Optimizer as Optimizer
 from .training.optimizers import adamw as adamw
 from .training.optimizers import inject_hyperparams as inject_hyperparams
-from .training.supervised import Supervised as Supervised
 from .training.supervised import shuffled_batches as shuffled_batches
 from .training.supervised import supervised as supervised

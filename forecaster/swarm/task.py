@@ -33,6 +33,10 @@ Hyperparams: TypeAlias = Mapping[str, int | float | np.generic | AnyArray]
 """One member's hyperparameters, scalars by name. They are data: changing them compiles nothing."""
 
 
+Candidate: TypeAlias = Mapping[str, Any]
+"""Of a search: hyperparameters, and arguments that determine a network's size, by name."""
+
+
 class Limits(NamedTuple):
     """When a member stops training. Like hyperparameters, limits are data and may differ."""
 

@@ -187,6 +187,8 @@ def _is_plain(leaf: Any) -> bool:
 
 def check_rows(tree: Tree, members: int, what: str) -> None:
     """Raise SwarmError unless every array has one row per member."""
+    if all(np.shape(leaf)[:1] == (members,) for leaf in jax.tree.leaves(tree)):
+        return
     for path, leaf in cast(list[tuple[Any, Any]], jax.tree_util.tree_leaves_with_path(tree)):
         if np.shape(leaf)[:1] != (members,):
             raise SwarmError(

@@ -45,35 +45,28 @@ def loss_of_weights(
     batch: Tree,
     key: jax.Array | None,
     hyperparams: Hyperparams,
-) -> Callable[[Params], Float[jax.Array, ""]]:
-    """Return a task's loss of a batch as a scalar function of the trained weights."""
-    if not isinstance(params, Variables):
-        return lambda weights: loss(weights, batch, key, hyperparams)
-    return lambda weights: _pair(loss(with_trained(params, weights), batch, key, hyperparams))[0]
+) -> Callable[[Params], tuple[Float[jax.Array, ""], Tree]]:
+    """Return a task's loss of a batch as a function of the trained weights, and the state."""
+
+    def of_weights(weights: Params) -> tuple[Float[jax.Array, ""], Tree]:
+        found = loss(with_trained(params, weights), batch, key, hyperparams)
+        return _pair(found) if isinstance(params, Variables) else (found, None)
+
+    return of_weights
 
 
 def value_and_grad(
-    loss: Callable[..., Any],
-    params: Params,
-    batch: Tree,
-    key: jax.Array | None,
-    hyperparams: Hyperparams,
+    loss: Callable[[Params], tuple[Float[jax.Array, ""], Tree]], params: Params
 ) -> tuple[Float[jax.Array, ""], Params, Params]:
-    """Return a task's loss of a batch, its gradient, and the params with the updated state.
+    """Return a loss of weights and its gradient by them, and the params with the updated state.
 
-    The gradient has the tree of the trained weights. Raises SwarmError for weights that cannot be
-    trained, such as whole numbers.
+    Raises SwarmError for weights that cannot be trained, such as whole numbers.
     """
     _check_types(trained(params))
-    if not isinstance(params, Variables):
-        value, grads = jax.value_and_grad(loss)(params, batch, key, hyperparams)
-        return value, grads, params
-
-    def of_weights(weights: Params) -> tuple[jax.Array, Tree]:
-        return _pair(loss(with_trained(params, weights), batch, key, hyperparams))
-
-    (value, state), grads = jax.value_and_grad(of_weights, has_aux=True)(params.params)
-    return value, grads, params._replace(state=_same_types(state, params.state))
+    (value, state), grads = jax.value_and_grad(loss, has_aux=True)(trained(params))
+    if isinstance(params, Variables):
+        params = params._replace(state=jax.tree.map(_as_before, state, params.state))
+    return value, grads, params
 
 
 def _check_types(weights: Params) -> None:
@@ -99,10 +92,6 @@ def _pair(result: Any) -> tuple[jax.Array, Tree]:
     return cast(tuple[jax.Array, Tree], given)
 
 
-def _same_types(state: Tree, like: Tree) -> Tree:
-    """Return the state in its former types, so that statistics keep their precision."""
-
-    def convert(leaf: AnyArray, before: AnyArray) -> jax.Array:
-        return jnp.asarray(leaf, before.dtype)
-
-    return jax.tree.map(convert, state, like)
+def _as_before(leaf: AnyArray, before: AnyArray) -> jax.Array:
+    """Return an array of the state in its former type, so that statistics keep their precision."""
+    return jnp.asarray(leaf, before.dtype)

@@ -12,14 +12,14 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, UInt32
 
 from forecaster.swarm.adapters.functions import Functions
-from forecaster.swarm.checks import SwarmError, takes, warn
+from forecaster.swarm.checks import SwarmError, check_counts, takes, warn
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, chosen_state, init_state, train_on_batch
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of
 from forecaster.swarm.training.measures import NOTHING, Watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
-from forecaster.swarm.training.supervised import supervised
+from forecaster.swarm.training.supervised import SupervisedTask
 
 
 class Pure(NamedTuple):
@@ -60,19 +60,9 @@ class Recipe:
         seen: Watched = NOTHING,
     ) -> Task:
         """Return the task of a fit."""
-        return supervised(
-            self.functions,
-            self.loss,
-            loss_fn=self.loss_fn,
-            batch_size=batch_size,
-            optimizer=self.optimizer,
-            accumulate=self.accumulate,
-            validated=validated,
-            compute_dtype=self.compute_dtype,
-            metrics=dict(seen.metrics),
-            monitor=seen.monitor,
-            mode=seen.mode,
-        )
+        learned = self.functions, self.loss, self.loss_fn, self.optimizer, self.accumulate
+        check_counts(batch_size=batch_size, accumulate=self.accumulate)
+        return SupervisedTask(*learned, self.compute_dtype, batch_size, seen, validated).task()
 
     # Methods that programs are made of: functions of one member.
 
@@ -177,14 +167,10 @@ class Recipe:
 
     def check_same(self, other: "Recipe") -> None:
         """Raise SwarmError unless the other recipe has the same model, loss and optimiser."""
-        mine, others = self.functions.made_of, other.functions.made_of
-        if (mine or self.functions) != (others or other.functions):
-            raise SwarmError(
-                f"the other swarm has another model: {_apart(mine, others)}. "
-                "Members of a swarm share one model: make both swarms from the same object"
-            )
-        for name in ("loss", "loss_fn", "optimizer", "accumulate", "compute_dtype"):
-            ours, theirs = getattr(self, name), getattr(other, name)
+        models = [recipe.functions.made_of or recipe.functions for recipe in (self, other)]
+        names = "loss", "loss_fn", "optimizer", "accumulate", "compute_dtype"
+        shared = [("model", *models), *((n, getattr(self, n), getattr(other, n)) for n in names)]
+        for name, ours, theirs in shared:
             if ours != theirs:
                 raise SwarmError(
                     f"the other swarm has another {name}: {_apart(ours, theirs)}. Members of a "

@@ -90,7 +90,8 @@ def _shapes_of(
         batch = task.take(data, jax.tree.map(operator.itemgetter(0), index))
         loss = loss_of_weights(task.loss, state.params, batch, key, hyperparams)
         # The function that jax.vjp returns is a pytree, whose leaves are all that it needs.
-        return state, batch, active, cast(Tree, jax.vjp(loss, trained(state.params))[1])
+        pull = cast(Tree, jax.vjp(loss, trained(state.params), has_aux=True)[1])
+        return state, batch, active, pull
 
     given = jax.tree.unflatten(structure, leaves)
     state, batch, active, saved = jax.eval_shape(member, KEY, *given)

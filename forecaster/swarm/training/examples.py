@@ -12,18 +12,22 @@ from numpy.typing import ArrayLike
 from forecaster.swarm.arrays.data import Rows, Shared, Streamed, check_rows, check_shared, is_shared
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import AnyArray, Data, Tree
-from forecaster.swarm.training.supervised import Supervised
 
-_Weight: TypeAlias = Float[AnyArray, "member example"] | Shared
+_Weight: TypeAlias = Float[AnyArray, "*member example"] | Shared
 _Keys: TypeAlias = UInt32[np.ndarray, "member 2"]
 
 
-class Examples(NamedTuple):
-    """The examples of all members: pytrees of arrays (member, example, ...), or Shared ones."""
+class Supervised(NamedTuple):
+    """The examples of one member. In a swarm each array has a leading member axis, or is Shared."""
 
-    inputs: Tree
-    targets: Tree
-    weight: _Weight
+    inputs: Tree  # arrays (example, ...)
+    targets: Tree  # arrays (example, ...), or None
+    weight: _Weight  # 1.0, or 0.0 for padding
+    validation_inputs: Tree = None  # arrays (example, ...)
+    validation_targets: Tree = None  # arrays (example, ...)
+    validation_weight: _Weight | None = None
+    # A raw key, which decides a bootstrap sample to learn from; None: learn from all examples.
+    bootstrap: UInt32[AnyArray, "*member 2"] | None = None
 
 
 def stack(
@@ -85,7 +89,11 @@ def training_data(
         )
     x, y, used = (*cast(tuple[Tree, ...], validation), None)[:3]
     held_back = part(ids, x, y, used, "validation ", check=check)
-    _same_examples(training.inputs, held_back.inputs, "training and validation inputs")
+    one, other = _shapes_of_one(training[0]), _shapes_of_one(held_back[0])
+    if one != other:
+        raise SwarmError(
+            f"training and validation inputs: single examples differ: {one} and {other}"
+        )
     return Supervised(*training, *held_back, bootstrap=bootstrap)
 
 
@@ -102,8 +110,8 @@ def part(
     what: str,
     *,
     check: bool = True,
-) -> Examples:
-    """Check examples for training or for validation; arguments as of :func:`training_data`.
+) -> tuple[Tree, Tree, _Weight]:
+    """Return inputs, targets and weight; arguments as of :func:`training_data`.
 
     - ``weight``: None for 1.0 throughout
     - ``what``: how errors name the examples
@@ -126,7 +134,7 @@ def part(
         _finite(ids, inputs, weight, f"{what}inputs")
         if targets is not None:
             _finite(ids, targets, weight, f"{what}targets")
-    return Examples(inputs, targets, weight)
+    return inputs, targets, weight
 
 
 def checked_inputs(ids: Sequence[str], inputs: Tree, *, check: bool) -> Tree:
@@ -269,14 +277,6 @@ def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
             f"number of examples; got shapes {shapes}{more}"
         )
     return counts.pop()
-
-
-def _same_examples(first: Tree, second: Tree, what: str) -> None:
-    """Raise SwarmError unless single examples of both trees have the same shapes."""
-    if _shapes_of_one(first) != _shapes_of_one(second):
-        raise SwarmError(
-            f"{what}: single examples differ: {_shapes_of_one(first)} and {_shapes_of_one(second)}"
-        )
 
 
 def _shapes_of_one(tree: Tree) -> list[tuple[int, ...]]:

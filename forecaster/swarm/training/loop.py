@@ -103,8 +103,8 @@ def resume(task: Task, state: State, member: Member) -> State:
         # A metric may be undefined before the first epoch: then any value is better.
         loss = jnp.where(usable & jnp.isfinite(loss), loss, jnp.inf).astype(loss.dtype)
     finished = jnp.where(state.epoch < member.limits.epochs, Status.TRAINING, Status.FINISHED)
-    ended = (state.status == Status.STOPPED_EARLY) | (state.status == Status.DIVERGED)
-    status = jnp.where(ended, state.status, finished)
+    going = (state.status == Status.TRAINING) | (state.status == Status.FINISHED)
+    status = jnp.where(going, finished, state.status)
     status = jnp.where(usable, status, Status.DIVERGED).astype(jnp.int32)
     return state._replace(status=status, best_loss=loss)
 
@@ -115,8 +115,8 @@ def resume_on_host(state: State, limits: Limits) -> State:
     each = [np.isfinite(leaf).all(tuple(range(1, leaf.ndim))) for leaf in leaves]
     usable = np.all(each, axis=0) if each else np.ones(len(state.epoch), bool)
     finished = np.where(state.epoch < limits.epochs, Status.TRAINING, Status.FINISHED)
-    ended = (state.status == Status.STOPPED_EARLY) | (state.status == Status.DIVERGED)
-    status = np.where(usable, np.where(ended, state.status, finished), Status.DIVERGED)
+    going = np.isin(state.status, (Status.TRAINING, Status.FINISHED))
+    status = np.where(usable, np.where(going, finished, state.status), Status.DIVERGED)
     loss = np.full_like(np.asarray(state.best_loss), np.inf)
     return state._replace(status=status.astype(np.int32), best_loss=loss)
 
@@ -142,11 +142,15 @@ def train_step(
 
     Returns weights and optimiser state after the step, and the loss before it.
     """
-    loss, grads, after = replicated(value_and_grad(task.loss, params, batch, key, hyperparams))
+    of_weights = loss_of_weights(task.loss, params, batch, key, hyperparams)
+    loss, grads, after = replicated(value_and_grad(of_weights, params))
     weights, extra = trained(params), dict[str, Any]()
     if isinstance(optimizer, optax.GradientTransformationExtraArgs):
         # For optimisers that search along a line.
-        value_fn = loss_of_weights(task.loss, params, batch, key, hyperparams)
+
+        def value_fn(weights: Params) -> Float[jax.Array, ""]:
+            return of_weights(weights)[0]
+
         extra = {"value": loss, "grad": grads, "value_fn": value_fn}
     updates, opt_state = optimizer.update(grads, opt_state, weights, **extra)
     return with_trained(after, optax.apply_updates(weights, updates)), opt_state, loss

@@ -40,8 +40,7 @@ def loss_of(
     loss_fn: Callable[..., Any] | None,
     dtype: DTypeLike | None,
 ) -> Callable[..., Any]:
-    """Return the ``loss`` of a task. Raises as :func:`check_one_loss`."""
-    check_one_loss(loss, loss_fn)
+    """Return the ``loss`` of a task, of an elementwise loss or of one of a whole batch."""
     if loss is not None:
         return functools.partial(_mean_loss, functions, loss, dtype)
     return functools.partial(_whole_loss, cast(Callable[..., Any], loss_fn), dtype)
@@ -104,11 +103,24 @@ def _mean_loss(
     out = call(_cast(params, dtype), _cast(inputs, dtype), key=key, hyperparams=hyperparams)
     predictions, state = out if carries else (out, None)
     losses = loss(_cast(predictions, dtype and jnp.float32), targets)
-    _check_losses(losses, len(used), predictions, targets)
-    each = jnp.where(used, losses.reshape(losses.shape[0], -1).mean(1), 0)
-    total = batch.weight.sum()
-    mean = (batch.weight * each).sum() / jnp.where(total > 0, total, 1)
+    if losses.ndim == 0 or losses.shape[0] != len(used):
+        raise SwarmError(
+            f"loss(predictions, targets): expected one loss per example, shape ({len(used)}, "
+            f"...); got {losses.shape} from predictions {_shapes(predictions)} and targets "
+            f"{_shapes(targets)}. A loss of a whole batch goes in as loss_fn(params, batch, key)"
+        )
+    check_not_spread(losses, predictions, targets, "loss(predictions, targets)", "loss")
+    mean = mean_of_examples(losses, batch.weight)
     return (mean, state) if carries else mean
+
+
+def mean_of_examples(
+    values: Float[jax.Array, "example ..."], weight: Float[AnyArray, " example"]
+) -> Float[jax.Array, ""]:
+    """Return the mean over the examples by their weight; 0.0 if none counts."""
+    each = jnp.where(weight > 0, values.reshape(values.shape[0], -1).mean(1), 0)
+    total = weight.sum()
+    return (weight * each).sum() / jnp.where(total > 0, total, 1)
 
 
 def applied(functions: Functions, dtype: DTypeLike | None) -> Callable[..., Tree]:
@@ -177,19 +189,15 @@ def _without_padding(inputs: Tree, used: Bool[jax.Array, " example"]) -> Tree:
     return jax.tree.map(operator.itemgetter(source), inputs)
 
 
-def _check_losses(losses: jax.Array, examples: int, predictions: Tree, targets: Tree) -> None:
-    """Raise SwarmError unless there is a loss per example, and at most one per number."""
-    if losses.ndim == 0 or losses.shape[0] != examples:
+def check_not_spread(
+    values: jax.Array, predictions: Tree, targets: Tree, what: str, kind: str
+) -> None:
+    """Raise SwarmError for more values than numbers; the error calls them ``what`` and ``kind``."""
+    if values.size > max(leaf.size for leaf in jax.tree.leaves((predictions, targets))):
         raise SwarmError(
-            f"loss(predictions, targets): expected one loss per example, shape ({examples}, "
-            f"...); got {losses.shape} from predictions {_shapes(predictions)} and targets "
-            f"{_shapes(targets)}. A loss of a whole batch goes in as loss_fn(params, batch, key)"
-        )
-    if losses.size > max(leaf.size for leaf in jax.tree.leaves((predictions, targets))):
-        raise SwarmError(
-            f"loss(predictions, targets): expected at most one loss per number; got {losses.shape} "
-            f"from predictions {_shapes(predictions)} and targets {_shapes(targets)}, which were "
-            "broadcast against each other. Give both the same shape"
+            f"{what}: expected at most one {kind} per number; got {values.shape} from predictions "
+            f"{_shapes(predictions)} and targets {_shapes(targets)}, which were broadcast against "
+            "each other. Give both the same shape"
         )
 
 

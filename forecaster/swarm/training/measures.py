@@ -1,6 +1,5 @@
 """Metrics of every epoch, and which of them decides when to stop."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -10,6 +9,7 @@ from jaxtyping import Float
 
 from forecaster.swarm.checks import SwarmError, named_values, takes
 from forecaster.swarm.task import AnyArray, Tree
+from forecaster.swarm.training.losses import check_not_spread, mean_of_examples
 
 Metric: TypeAlias = Callable[..., Any]
 """``metric(predictions, targets)`` returns a value per example; ``metric(..., sample_weight)`` one
@@ -112,16 +112,9 @@ def _value(
             "sample_weight, 0.0 where there is no example"
         )
     shapes = {jnp.shape(leaf) for leaf in jax.tree.leaves((predictions, targets))}
-    if len(shapes) > 1 and each.size > max(map(math.prod, shapes)):
-        raise SwarmError(
-            f"metric {name}: expected at most one value per number; got {each.shape} from "
-            f"predictions {jax.tree.map(jnp.shape, predictions)} and targets "
-            f"{jax.tree.map(jnp.shape, targets)}, which were broadcast against each other. "
-            "Give both the same shape"
-        )
-    each = jnp.where(weight > 0, each.reshape(each.shape[0], -1).mean(1), 0)
-    total = weight.sum()
-    return jnp.sum(weight * each) / jnp.where(total > 0, total, 1)
+    if len(shapes) > 1:
+        check_not_spread(each, predictions, targets, f"metric {name}", "value")
+    return mean_of_examples(each, weight)
 
 
 def _floats(name: str, value: Any) -> jax.Array:

@@ -4,22 +4,29 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import DTypeLike
-from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
+from jaxtyping import Bool, Int, Key, Shaped, UInt32
 
 from forecaster.swarm.adapters.functions import Functions, pure_functions
-from forecaster.swarm.arrays.data import Shared
 from forecaster.swarm.checks import SwarmError, check_counts
 from forecaster.swarm.devices.data_parallel import shard_batch
-from forecaster.swarm.task import AnyArray, Hyperparams, Params, Task, Tree
+from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.convolutions import with_products
+from forecaster.swarm.training.examples import Supervised
 from forecaster.swarm.training.keys import typed_key
-from forecaster.swarm.training.losses import Batch, ElementwiseLoss, filled, loss_of, predictions_of
+from forecaster.swarm.training.losses import (
+    Batch,
+    ElementwiseLoss,
+    check_one_loss,
+    filled,
+    loss_of,
+    predictions_of,
+)
 from forecaster.swarm.training.measures import Metric, Watched, watched
 from forecaster.swarm.training.optimizers import Optimizer, adamw, inject_hyperparams
 
@@ -27,20 +34,6 @@ Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Ca
 """``build(rngs)`` of a Flax module, a pair of pure functions ``(init, apply)``, or Functions."""
 
 _Key: TypeAlias = Key[jax.Array, ""]
-_Weight: TypeAlias = Float[AnyArray, "*member example"] | Shared
-
-
-class Supervised(NamedTuple):
-    """The examples of one member. In a swarm each array has a leading member axis, or is Shared."""
-
-    inputs: Tree  # arrays (example, ...)
-    targets: Tree  # arrays (example, ...), or None
-    weight: _Weight  # 1.0, or 0.0 for padding
-    validation_inputs: Tree = None  # arrays (example, ...)
-    validation_targets: Tree = None  # arrays (example, ...)
-    validation_weight: _Weight | None = None
-    # A raw key, which decides a bootstrap sample to learn from; None: learn from all examples.
-    bootstrap: UInt32[AnyArray, "*member 2"] | None = None
 
 
 def functions_of(model: object) -> Functions:
@@ -146,66 +139,61 @@ def supervised(
     ``batch_size`` and ``accumulate`` are whole numbers of 1 or more.
     """
     check_counts(batch_size=batch_size, accumulate=accumulate)
-    functions = functions_of(model)
+    check_one_loss(loss, loss_fn)
+    learned = functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
     seen = watched(metrics, monitor, mode, validated=validated)
-    one_loss = loss_of(functions, loss, loss_fn, compute_dtype)
-    predict = functools.partial(predictions_of, functions, compute_dtype)
-    of = _Supervised(one_loss, predict, batch_size, seen, validated, fills=loss_fn is not None)
-    return Task(
-        init=functions.init,
-        loss=with_products(one_loss),
-        batches=of.batches,
-        take=of.take,
-        validate=of.validate if validated else None,
-        optimizer=inject_hyperparams(optimizer, accumulate),
-        measure=of.measure if seen.metrics else None,
-        metrics=seen.names,
-        criterion=seen.criterion if seen.monitor else None,
-        said=_described(loss or loss_fn, optimizer, batch_size, accumulate, compute_dtype, seen),
-    )
-
-
-def _described(
-    loss: object,
-    optimizer: Optimizer,
-    batch_size: int | None,
-    accumulate: int,
-    compute_dtype: DTypeLike | None,
-    seen: Watched,
-) -> str:
-    """Describe how members learn, by names that are the same in every process."""
-    while isinstance(optimizer, functools.partial):
-        optimizer = cast(Optimizer, optimizer.func)
-    while isinstance(loss, functools.partial):
-        loss = cast(object, loss.func)
-    made = isinstance(optimizer, optax.GradientTransformation)
-    said = {
-        "loss": getattr(loss, "__qualname__", type(loss).__qualname__),
-        "optimizer": "made" if made else getattr(optimizer, "__qualname__", "another"),
-        "batch_size": batch_size,
-        "accumulate": accumulate,
-        "compute_dtype": None if compute_dtype is None else jnp.dtype(compute_dtype).name,
-    }
-    said |= {"metrics": ", ".join(seen.names)} if seen.names else {}
-    said |= {"monitor": seen.monitor, "mode": seen.mode} if seen.monitor else {}
-    return "; ".join(f"{name}={value}" for name, value in said.items())
+    return SupervisedTask(*learned, batch_size, seen, validated).task()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Supervised:
-    """The functions of a task over :class:`Supervised` data.
+class SupervisedTask:
+    """The functions of a task over :class:`Supervised` data; fields as of :func:`supervised`."""
 
-    - ``loss``, ``predict``: of params and a :class:`Batch`
-    - ``batch_size``, ``seen``, ``validated``: as of :func:`supervised`
-    - ``fills``: whether the loss ignores weights, so that padding must repeat examples
-    """
-
-    loss: Callable[..., jax.Array]
-    predict: Callable[..., tuple[Tree, Tree]]
+    functions: Functions
+    loss: ElementwiseLoss | None
+    loss_fn: Callable[..., Any] | None
+    optimizer: Optimizer
+    accumulate: int
+    compute_dtype: DTypeLike | None
     batch_size: int | None
     seen: Watched
     validated: bool
-    fills: bool
+
+    def task(self) -> Task:
+        """Return the task."""
+        return Task(
+            init=self.functions.init,
+            loss=with_products(self.loss_of_batch),
+            batches=self.batches,
+            take=self.take,
+            validate=self.validate if self.validated else None,
+            optimizer=inject_hyperparams(self.optimizer, self.accumulate),
+            measure=self.measure if self.seen.metrics else None,
+            metrics=self.seen.names,
+            criterion=self.seen.criterion if self.seen.monitor else None,
+            said=self._said(),
+        )
+
+    def _said(self) -> str:
+        """Describe how members learn, by names that are the same in every process."""
+        loss, optimizer = (_inside(each) for each in (self.loss or self.loss_fn, self.optimizer))
+        made, dtype = isinstance(optimizer, optax.GradientTransformation), self.compute_dtype
+        said = {
+            "loss": getattr(loss, "__qualname__", type(loss).__qualname__),
+            "optimizer": "made" if made else getattr(optimizer, "__qualname__", "another"),
+            "batch_size": self.batch_size,
+            "accumulate": self.accumulate,
+            "compute_dtype": None if dtype is None else jnp.dtype(dtype).name,
+        }
+        seen = self.seen
+        said |= {"metrics": ", ".join(seen.names)} if seen.names else {}
+        said |= {"monitor": seen.monitor, "mode": seen.mode} if seen.monitor else {}
+        return "; ".join(f"{name}={value}" for name, value in said.items())
+
+    @functools.cached_property
+    def loss_of_batch(self) -> Callable[..., Any]:
+        """The loss of params and a :class:`Batch`."""
+        return loss_of(self.functions, self.loss, self.loss_fn, self.compute_dtype)
 
     def batches(
         self, data: Supervised, key: _Key
@@ -242,16 +230,24 @@ class _Supervised:
                 "validation: expected validation_inputs, validation_targets and validation_weight; "
                 "got none. Give them, or make the task with validated=False"
             )
-        return self.loss(params, self._ready(*shard_batch(data[3:6])), None, hyperparams)
+        return self.loss_of_batch(params, self._ready(*shard_batch(data[3:6])), None, hyperparams)
 
     def measure(
         self, params: Params, data: Supervised, hyperparams: Hyperparams
     ) -> dict[str, jax.Array]:
         """Measure the validation examples, or the training examples if there are no others."""
         batch = Batch(*shard_batch(data[3:6] if self.validated else data[:3]))
-        predictions, targets = self.predict(params, batch, hyperparams)
+        used = self.functions, self.compute_dtype
+        predictions, targets = predictions_of(*used, params, batch, hyperparams)
         return self.seen.values(predictions, targets, batch.weight)
 
-    def _ready(self, inputs: Tree, targets: Tree, weight: _Weight) -> Batch:
-        batch = Batch(inputs, targets, cast(jax.Array, weight))
-        return filled(batch) if self.fills else batch
+    def _ready(self, inputs: Tree, targets: Tree, weight: Any) -> Batch:
+        batch = Batch(inputs, targets, weight)
+        return filled(batch) if self.loss_fn else batch
+
+
+def _inside(function: Any) -> object:
+    """Return the function of partials."""
+    while isinstance(function, functools.partial):
+        function = cast(Any, function).func
+    return function
