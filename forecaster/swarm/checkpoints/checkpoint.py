@@ -14,14 +14,14 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Shaped, UInt32
+from jaxtyping import Shaped, UInt32
 
 from forecaster.swarm.arrays.data import Rows, Streamed
-from forecaster.swarm.arrays.members import fill_members, named_leaves
+from forecaster.swarm.arrays.members import named_leaves
 from forecaster.swarm.checkpoints.arrays_file import (
     Trained,
     arrays_of,
@@ -29,13 +29,12 @@ from forecaster.swarm.checkpoints.arrays_file import (
     restored,
     write_arrays,
 )
-from forecaster.swarm.checkpoints.history import put_together
 from forecaster.swarm.checkpoints.writing import Replace, remove_file, write_file
 from forecaster.swarm.checks import SwarmError, SwarmFileNotFoundError
 from forecaster.swarm.native import kernel_status
 from forecaster.swarm.recurrence import products_of
 from forecaster.swarm.task import Data, Limits
-from forecaster.swarm.training.loop import Losses, State
+from forecaster.swarm.training.loop import State
 
 _VERSION, _SHARD = "5", ".shard-"
 _KIND, _WHAT = "checkpoint", "a checkpoint"
@@ -75,14 +74,6 @@ def checkpoint_of(given: Checkpoint | str | Path | None) -> Checkpoint | None:
     if given is None or isinstance(cast(object, given), Checkpoint):
         return given
     raise SwarmError(f"checkpoint: expected Checkpoint(path) or a path; got {given!r:.80}")
-
-
-class Found(NamedTuple):
-    """What a checkpoint and its shards hold: which members started, all states and losses."""
-
-    started: Bool[np.ndarray, " member"]
-    state: State
-    losses: Losses
 
 
 def fingerprint(
@@ -178,11 +169,10 @@ def forget(checkpoint: Checkpoint) -> None:
         checkpoint.remove(file)
 
 
-def read(path: Path, fit: Fingerprint, like: State) -> Found:
+def read(path: Path, fit: Fingerprint, like: State) -> list[tuple[Rows, Trained]]:
     """Read a checkpoint of the fit with this fingerprint, and the shards beside it.
 
-    ``like``: states of all members, of which shapes and types count; those that have not started
-    are zero
+    Returns the members of each file. ``like``: states, of which shapes and types count
 
     Raises SwarmFileNotFoundError when there is none, SwarmError when it is damaged or of another
     fit.
@@ -192,20 +182,15 @@ def read(path: Path, fit: Fingerprint, like: State) -> Found:
             f"{path}: no checkpoint to resume; expected one of an interrupted fit. Start with "
             "checkpoint=Checkpoint(path), without resume, or give the path of the first attempt"
         )
-    none = np.zeros((len(np.asarray(like.epoch)), 0), np.float32)
-    started, state = np.zeros(len(none), bool), jax.tree.map(np.zeros_like, like)
-    parts: list[tuple[Rows, Losses]] = []
+    parts: list[tuple[Rows, Trained]] = []
     for file in [*([path] if path.exists() else []), *_shards(path)]:
         with opened(file, _KIND, _WHAT) as saved:
             if saved.header != fit:
                 raise SwarmError(_another_fit(file, saved.header, fit))
             arrays = {name: saved.read(name) for name in saved.shapes}
         rows = arrays.pop("rows")
-        trained = restored(file, arrays, like, len(rows))
-        started[rows] = True
-        fill_members(state, rows, trained.state)
-        parts.append((rows, trained.losses))
-    return Found(started, state, put_together(Losses(none, none), parts))
+        parts.append((rows, restored(file, arrays, like, len(rows))))
+    return parts
 
 
 def _shards(path: Path) -> list[Path]:

@@ -5,9 +5,9 @@ from typing import cast
 
 import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
-from forecaster.swarm.arrays.members import append_members, fill_members
+from forecaster.swarm.arrays.members import append_members
 from forecaster.swarm.task import AnyArray
 from forecaster.swarm.training.loop import Losses
 
@@ -18,16 +18,8 @@ class History:
     There is room for later epochs, doubled where it is used up, so that a block copies only itself.
     """
 
-    def __init__(
-        self,
-        losses: Losses,  # so far, each (member, epoch)
-        epochs: Int[np.ndarray, " member"],  # that each member has trained
-        metrics: Sequence[str] = (),
-    ):
+    def __init__(self, losses: Losses, metrics: Sequence[str] = ()):  # each (member, epoch)
         self._losses, self._epochs = widened_losses(losses, 0, metrics), losses.train.shape[1]
-        # (member,): the latest validation loss, NaN before the first.
-        self.latest, rows = np.full(len(epochs), np.nan), np.flatnonzero(epochs)
-        self.latest[rows] = losses.validation[rows, epochs[rows] - 1]
 
     def add(
         self,
@@ -46,8 +38,12 @@ class History:
         pairs += [(self._losses.metrics[name], losses.metrics[name]) for name in losses.metrics]
         for out, new in cast(list[tuple[np.ndarray, np.ndarray]], pairs):
             out[rows[position], before[position] + epoch] = new[position, epoch]
-        some = trained > 0
-        self.latest[rows[some]] = losses.validation[some, trained[some] - 1]
+
+    def latest(self, epochs: Int[np.ndarray, " member"]) -> Float[np.ndarray, " member"]:
+        """Return the validation losses of these epochs, counted from 1; NaN for epoch 0."""
+        latest, rows = np.full(len(epochs), np.nan), np.flatnonzero(epochs)
+        latest[rows] = self._losses.validation[rows, epochs[rows] - 1]
+        return latest
 
     @property
     def losses(self) -> Losses:
@@ -66,18 +62,6 @@ def append_losses(first: Losses, second: Losses) -> Losses:
         widened_losses(first, epochs, tuple(second.metrics)),
         widened_losses(second, epochs, tuple(first.metrics)),
     )
-
-
-def put_together(first: Losses, parts: Sequence[tuple[Int[np.ndarray, " _"], Losses]]) -> Losses:
-    """Return losses (member, epoch) in which ``parts`` (row, epoch) replace some members'."""
-    epochs = max([first.train.shape[1], *(losses.train.shape[1] for _, losses in parts)])
-    names = [
-        name for losses in (first, *(losses for _, losses in parts)) for name in losses.metrics
-    ]
-    whole = widened_losses(first, epochs, names)
-    for rows, losses in parts:
-        fill_members(whole, rows, widened_losses(losses, epochs, names))
-    return whole
 
 
 def widened_losses(losses: Losses, epochs: int, metrics: Sequence[str] = ()) -> Losses:

@@ -7,10 +7,11 @@ name and its candidate, so :func:`forecaster.swarm.fit` alone would train the sa
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,21 +19,18 @@ from jaxtyping import Float, Int
 from forecaster.swarm.arrays.data import check_data, shared_rows
 from forecaster.swarm.arrays.members import take_members, write_members
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint, is_there
-from forecaster.swarm.checkpoints.history import put_together
+from forecaster.swarm.checkpoints.history import History
 from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, broadcast_limits, check_ids
 from forecaster.swarm.estimators.swarm import Swarm
 from forecaster.swarm.execution.fitting import Progress, fit
 from forecaster.swarm.execution.result import FitResult
-from forecaster.swarm.task import ArrayLike, Data, Task
+from forecaster.swarm.task import ArrayLike, Candidate, Data, Task
 from forecaster.swarm.training.examples import check_validated
 from forecaster.swarm.training.keys import member_keys
 from forecaster.swarm.training.supervised import Model
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Candidate: TypeAlias = Mapping[str, Any]
-"""Values by name: hyperparameters, and arguments that determine a network's size."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,12 +181,13 @@ def tune(
     groups = _groups(make_task, ids, candidates, sizes, settings)
     rungs = rungs_of(len(candidates), int(limits.epochs.max()), eta)
     for rung, (kept, last) in enumerate(rungs):
+        stage = f"rung {rung + 1} of {len(rungs)}"
         rank = best_loss.argsort(1, kind="stable").argsort(1)
         for number, group in enumerate(groups):
-            group.active = group.active[rank[group.cells(group.active)] < kept]
+            group.active = group.active[rank[group.cells] < kept]
             if not len(group.active):
                 continue
-            cells = rows, _ = group.cells(group.active)
+            cells = rows, _ = group.cells
             result = fit(
                 group.task,
                 shared_rows(data, rows),
@@ -200,7 +199,7 @@ def tune(
                 hyperparams=take_members(group.hyperparams, group.active),
                 previous=group.result and group.result.select(group.active),
                 checkpoint=checkpoint and _stage(checkpoint, f"{rung}.{number}"),
-                on_progress=on_progress and _of_rung(rung, len(rungs), on_progress),
+                on_progress=on_progress and functools.partial(_report, on_progress, stage),
                 **machine,
             )
             group.update(result)
@@ -239,20 +238,26 @@ class _Group:
     active: Int[np.ndarray, " active"]
     result: FitResult | None = None
 
-    def cells(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the members' places in arrays (series, candidate)."""
-        return self.rows[members], self.numbers[members]
+    @property
+    def cells(self) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the active members in arrays (series, candidate)."""
+        return self.rows[self.active], self.numbers[self.active]
 
     def update(self, new: FitResult) -> None:
         """Write new results of the active members into ``result``."""
-        if self.result is None:
+        if (before := self.result) is None:
             self.result = new
             return
-        failed = {**self.result.failed, **new.failed}
-        state = write_members(self.result.state, self.active, new.state)
-        losses = put_together(self.result.losses, [(self.active, new.losses)])
-        seconds = self.result.seconds + new.seconds
-        self.result = FitResult(tuple(self.names), state, losses, seconds, failed)
+        state = write_members(before.state, self.active, new.state)
+        history = History(before.losses)
+        history.add(self.active, new.losses, np.zeros(len(self.active), int), new.epochs)
+        self.result = FitResult(
+            before.ids,
+            state,
+            history.losses,
+            before.seconds + new.seconds,
+            {**before.failed, **new.failed},
+        )
 
     def winners(self, choice: Int[np.ndarray, " series"], ids: Sequence[str]) -> Winners | None:
         """Return the chosen members, under their series' names; None if there are none.
@@ -292,16 +297,8 @@ def _groups(
     return groups
 
 
-def _of_rung(
-    rung: int, rungs: int, report: Callable[[Progress], None]
-) -> Callable[[Progress], None]:
-    """Return a callback that adds the rung, counted from 0, to a fit's progress."""
-    stage = f"rung {rung + 1} of {rungs}"
-
-    def said(progress: Progress) -> None:
-        report(dataclasses.replace(progress, stage=stage))
-
-    return said
+def _report(report: Callable[[Progress], None], stage: str, progress: Progress) -> None:
+    report(dataclasses.replace(progress, stage=stage))
 
 
 def _check(candidates: Sequence[Candidate], eta: int) -> None:

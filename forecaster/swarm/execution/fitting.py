@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, UInt32
 
-from forecaster.swarm.arrays.data import Streamed, check_data
+from forecaster.swarm.arrays.data import Rows, Streamed, check_data
 from forecaster.swarm.checkpoints.arrays_file import Trained
 from forecaster.swarm.checkpoints.checkpoint import (
     Checkpoint,
@@ -41,7 +41,6 @@ from forecaster.swarm.execution.shards import (
     Resources,
     Settings,
     Shard,
-    Work,
     cut,
 )
 from forecaster.swarm.task import ArrayLike, Data, Hyperparams, Task
@@ -161,16 +160,17 @@ def fit(
         begun = untrained_members(_init_of(task), ids, origin, hyperparams, lanes)
     else:
         origin, begun = previous.state, previous
+    job = Job(task, Resources(chunk, block, lanes, memory, data_parallel))
     settings = Settings(hyperparams, limits, begun.state, begun.losses)
-    work = Work(task, data, ids, settings, Resources(chunk, block, lanes, memory, data_parallel))
+    whole = Shard(np.arange(len(ids)), data, settings)
     digest: Fingerprint = {}
     if checkpoint:
         start, kind = (hyperparams, limits, origin), checkpoint.precision
         names = {"loss": task.loss, "optimizer": task.optimizer}
         said = [f"{name}={getattr(of, '__qualname__', 'another')}" for name, of in names.items()]
         digest = fingerprint(ids, seed, *start, data, kind, task.said or "; ".join(said))
-    watch = _Watch(work, checkpoint, digest, on_progress, began)
-    trained, failed = _train(work, begun.failed, executor or Local(), watch)
+    going = _Fit(ids, job, whole, begun.failed, checkpoint, digest, on_progress, began)
+    trained, failed = going.train(executor or Local())
     return FitResult(ids, *trained, time.perf_counter() - began, failed, arithmetic())
 
 
@@ -201,70 +201,60 @@ def _init_of(task: Task) -> Callable[..., State]:
     return initialise
 
 
-def _train(
-    work: Work, failed: Mapping[str, str], executor: Executor, watch: "_Watch"
-) -> tuple[Trained, Mapping[str, str]]:
-    """Train all members; return them, and the reasons of those that no worker could train.
+@dataclasses.dataclass(frozen=True)
+class _Fit:
+    """A fit under way: who trains, and where that is reported and saved.
 
-    ``failed``: those of earlier fits, which do not train
+    ``failed``: members that no worker could train in earlier fits, with the reasons
     """
-    checkpoint = watch.checkpoint
-    if checkpoint and not checkpoint.resume:
-        forget(checkpoint)
-    if executor.is_local and executor.members_per_shard is None and not failed:
-        shard = Shard(np.arange(len(work.ids)), work.data, work.settings)
-        job = Job(work.task, work.resources, ())
-        return watch.train(Schedule(job, shard, watched=watch.is_needed)), {}
-    gathered = Gathered(work, failed)
-    if checkpoint and checkpoint.resume:
-        gathered.restore(read(checkpoint.path, watch.digest, gathered.state))
-    job, shards = cut(work, gathered.left, executor)
-    stopped = watch.report(gathered, compiling=True)
-    with contextlib.closing(executor.run(train_shard, job, shards)) as ended:
-        while not stopped and (part := next(ended, None)):
-            shard, trained = part
-            if isinstance(trained, Failed):
-                gathered.fail(shard.rows, trained.reason)
-            else:
-                gathered.add(shard.rows, trained)
-                if checkpoint:
-                    write(checkpoint, watch.digest, shard.rows, trained, as_shard=True)
-            stopped = watch.report(gathered)
-    if stopped:
-        gathered.stop()
-    if len(gathered.left):
-        raise SwarmError(f"the executor has left out {len(gathered.left)} members; expected none")
-    return Trained(gathered.state, gathered.losses), gathered.failed
 
+    ids: tuple[str, ...]
+    job: Job
+    whole: Shard
+    failed: Mapping[str, str]
+    checkpoint: Checkpoint | None
+    digest: Fingerprint
+    on_progress: Callable[[Progress], object] | None
+    began: float
 
-class _Watch:
-    """Reports how far a fit is, and saves the state of one that trains in this process as one."""
+    def train(self, executor: Executor) -> tuple[Trained, Mapping[str, str]]:
+        """Train all members; return them, and the reasons of those that no worker could train."""
+        checkpoint = self.checkpoint
+        if checkpoint and not checkpoint.resume:
+            forget(checkpoint)
+        if executor.is_local and executor.members_per_shard is None:
+            return self.at_once(), self.failed
+        everybody = Gathered(self.job.task, self.whole.settings, self.failed)
+        everybody.restore(self.found(everybody.state))
+        left = np.flatnonzero(~everybody.ended)
+        job, shards = cut(self.job, self.whole, left, executor)
+        stopped = self.report(everybody, compiling=True)
+        with contextlib.closing(executor.run(train_shard, job, shards)) as ended:
+            while not stopped and (part := next(ended, None)):
+                shard, trained = part
+                if isinstance(trained, Failed):
+                    names = [self.ids[int(row)] for row in shard.rows]
+                    everybody.fail(shard.rows, names, trained.reason)
+                else:
+                    everybody.add(shard.rows, trained)
+                    if checkpoint:
+                        write(checkpoint, self.digest, shard.rows, trained, as_shard=True)
+                stopped = self.report(everybody)
+        if stopped:
+            everybody.stop()
+        if missing := int((~everybody.ended).sum()):
+            raise SwarmError(f"the executor has left out {missing} members; expected none")
+        return Trained(everybody.state, everybody.history.losses), everybody.failed
 
-    def __init__(
-        self,
-        work: Work,
-        checkpoint: Checkpoint | None,
-        digest: Fingerprint,
-        on_progress: Callable[[Progress], object] | None,
-        began: float,
-    ):
-        self.checkpoint, self.digest = checkpoint, digest
-        self._work, self._on_progress, self._began = work, on_progress, began
-        self._before = np.asarray(work.settings.origin.epoch)
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether anything is reported or saved."""
-        return self._on_progress is not None or self.checkpoint is not None
-
-    def train(self, schedule: Schedule) -> Trained:
+    def at_once(self) -> Trained:
         """Train block by block until all members have stopped, from the checkpoint if it resumes.
 
         The state is saved at the end, too, so that what follows can fail without losing it.
         """
         checkpoint, saved = self.checkpoint, time.monotonic()
-        if checkpoint and checkpoint.resume:
-            schedule.restore(read(checkpoint.path, self.digest, schedule.state))
+        watched = self.on_progress is not None or checkpoint is not None
+        schedule = Schedule(self.job, self.whole, watched=watched)
+        schedule.restore(self.found(schedule.state))
         stopped = schedule.compiling and self.report(schedule, compiling=True)
         try:
             while not stopped and not schedule.done():
@@ -283,29 +273,35 @@ class _Watch:
             schedule.stop()
         return schedule.trained
 
+    def found(self, like: State) -> list[tuple[Rows, Trained]]:
+        """Return the members of an interrupted fit; ``like``: states of the same model."""
+        if self.checkpoint is None or not self.checkpoint.resume:
+            return []
+        return read(self.checkpoint.path, self.digest, like)
+
     def report(self, fit: Schedule | Gathered, *, compiling: bool = False) -> bool:
         """Call ``on_progress``; return whether it asks to stop."""
-        if not self._on_progress:
+        if not self.on_progress:
             return False
-        ended, epoch = fit.ended, fit.epoch
+        ended, epoch, history = fit.ended, fit.epoch, fit.history
+        most = np.where(ended, epoch, self.whole.settings.limits.epochs)
         progress = Progress(
             members=len(ended),
             stopped=int(ended.sum()),
-            epochs_done=int(np.maximum(epoch, self._before).sum()),
-            epochs_at_most=int(np.where(ended, epoch, self._work.settings.limits.epochs).sum()),
-            validation_loss=fit.latest,
-            seconds=time.perf_counter() - self._began,
+            epochs_done=int(epoch.sum()),
+            epochs_at_most=int(most.sum()),
+            validation_loss=history.latest(epoch),
+            seconds=time.perf_counter() - self.began,
             compiling=compiling,
-            history=lambda: fit.losses,
+            history=lambda: history.losses,
         )
-        answer = self._on_progress(progress)
+        answer = self.on_progress(progress)
         return type(answer) in (bool, np.bool_) and bool(answer)
 
 
 def restart_from_best(result: FitResult) -> FitResult:
-    """Return members that train on from their best weights, all but the diverged ones."""
-    state = result.state
-    diverged = state.status == Status.DIVERGED
-    status = np.where(diverged, Status.DIVERGED, Status.TRAINING).astype(np.int32)
+    """Return members that train on from their best weights, all but the diverged and lost ones."""
+    state, out = result.state, (Status.DIVERGED, Status.FAILED)
+    status = np.where(np.isin(state.status, out), state.status, Status.TRAINING).astype(np.int32)
     start = state._replace(params=state.best_params, status=status, best_epoch=state.epoch)
     return dataclasses.replace(result, state=start)

@@ -12,20 +12,20 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Bool, Float, Int, Int32
+from jaxtyping import Bool, Int, Int32
 
 from forecaster.swarm.arrays.data import Rows, total_bytes, with_shared
 from forecaster.swarm.arrays.members import take_members, write_members
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
 from forecaster.swarm.checkpoints.arrays_file import Trained
-from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Found
+from forecaster.swarm.checkpoints.checkpoint import Checkpoint
 from forecaster.swarm.checkpoints.history import History
 from forecaster.swarm.devices.lanes import (
     Layout,
@@ -42,7 +42,6 @@ from forecaster.swarm.execution.vectors import Vector
 from forecaster.swarm.task import AnyArray, Data, Member, Task, Tree
 from forecaster.swarm.training.loop import (
     Block,
-    Losses,
     State,
     Status,
     measures_nothing,
@@ -73,10 +72,15 @@ class Packed(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All that is known between two blocks."""
+    """All that is known between two blocks.
+
+    - ``started``: whether each member has started
+    - ``state``: on the host; of members that wait, what they begin with; of resident ones only
+      epoch and status are up to date
+    """
 
     started: Bool[np.ndarray, " member"]
-    state: State  # on the host; of resident members only epoch and status are up to date
+    state: State
     resident: tuple[Packed, ...]
 
 
@@ -88,8 +92,8 @@ class Schedule:
     """
 
     def __init__(self, job: Job, shard: Shard, *, watched: bool = True):
-        self._task, settings, resources = job.task, shard.settings, job.resources
-        self.hyperparams, self.limits, self.origin, losses = settings
+        self._task, resources = job.task, job.resources
+        self.hyperparams, self.limits, origin, losses = shard.settings
         self.held, members = shard.held(job), len(shard.rows)
         self.mesh = lane_mesh(resources.lanes, resources.data_parallel)
         numbers = (self.held.bytes_each + total_bytes(self.held.shared)) // 4
@@ -97,18 +101,17 @@ class Schedule:
         work = weights * numbers * math.ceil(members / self.mesh.shape["lane"])
         validated = self._task.validate is not None
         self.pace = Pace(resources.block, work, validated=validated, watched=watched)
-        blank = jax.tree.map(np.zeros_like, self.origin)
         self._begin, self._train = compiled(self._task, self.mesh, self.pace.longest)
-        self.layout = self._layout_for(resources, total_bytes(blank) // members)
+        self.layout = self._layout_for(resources, total_bytes(origin) // members)
         self._moving = 0.0  # seconds in which the latest block moved states
         # Small data that one call of each program takes go with the call, which is faster.
         self._one_call = self.held.is_small and members <= self.layout.at_once
         self._one_call &= bool(self.pace.epochs >= np.max(self.limits.epochs))
         shared = self.held.shared
         self._shared = shared if self._one_call else replicate(shared, self.mesh)
-        self._history = History(losses, np.asarray(self.origin.epoch), self._task.metrics)
+        self.history = History(losses, self._task.metrics)
         # A value that is replaced as a whole, so that an interruption finds the old or the new one.
-        self._snapshot = Snapshot(np.zeros(members, bool), blank, ())
+        self._snapshot = Snapshot(np.zeros(members, bool), origin, ())
 
     def _layout_for(self, resources: Resources, state_bytes: int) -> Layout:
         task, held, lanes = self._task, self.held, self.mesh.shape["lane"]
@@ -127,12 +130,12 @@ class Schedule:
 
     @property
     def trained(self) -> Trained:
-        """The states and losses of all members; states are zero for those that have not started."""
-        return Trained(self.state, self.losses)
+        """The states and losses of all members."""
+        return Trained(self.state, self.history.losses)
 
     @property
     def state(self) -> State:
-        """The states of all members; zero for those that have not started."""
+        """The states of all members; of those that wait, what they begin with."""
         self._bring_back()
         return self._snapshot.state
 
@@ -150,16 +153,6 @@ class Schedule:
     def ended(self) -> Bool[np.ndarray, " member"]:
         """Whether each member has stopped."""
         return self.started & ~self._training
-
-    @property
-    def losses(self) -> Losses:
-        """The losses so far, each (member, epoch)."""
-        return self._history.losses
-
-    @property
-    def latest(self) -> Float[np.ndarray, " member"]:
-        """Each member's latest validation loss; NaN before the first."""
-        return self._history.latest.copy()
 
     @property
     def running(self) -> Rows:
@@ -183,10 +176,8 @@ class Schedule:
 
     def stop(self) -> None:
         """Stop all members where they are; those that wait end as they begin."""
-        waiting = np.flatnonzero(~self.started)
-        state = write_members(self.state, waiting, take_members(self.origin, waiting))
-        training = np.asarray(state.status) == Status.TRAINING
-        status = np.where(training, Status.FINISHED, state.status).astype(np.int32)
+        state = self.state
+        status = np.where(self._training, Status.FINISHED, state.status).astype(np.int32)
         started = np.ones(self.held.members, bool)
         self._snapshot = Snapshot(started, state._replace(status=status), ())
 
@@ -196,13 +187,13 @@ class Schedule:
         saved = take_members(self.trained, rows)
         _checkpoint.write(checkpoint, digest, rows, saved)
 
-    def restore(self, found: Found) -> None:
+    def restore(self, found: Iterable[tuple[Rows, Trained]]) -> None:
         """Continue from a checkpoint."""
-        rows = np.flatnonzero(found.started)
-        losses = take_members(found.losses, rows)
-        epochs = np.asarray(found.state.epoch)[rows]
-        self._history.add(rows, losses, np.zeros_like(epochs), epochs)
-        self._snapshot = Snapshot(found.started, found.state, ())
+        for rows, (state, losses) in found:
+            self.history.add(rows, losses, np.zeros(len(rows), int), np.asarray(state.epoch))
+            self.started[rows] = True
+            state = write_members(self._snapshot.state, rows, state)
+            self._snapshot = self._snapshot._replace(state=state)
 
     def _repack(self) -> None:
         """Pack the members that run, and start waiting ones, if that saves work."""
@@ -238,10 +229,10 @@ class Schedule:
             return
         state, resident = self._snapshot.state, list[Packed]()
         if self._task.validate is None:
-            new = resume_on_host(take_members(self.origin, rows), take_members(self.limits, rows))
+            new = resume_on_host(*take_members((state, self.limits), rows))
             state = write_members(state, rows, new)
         else:
-            resident = [self._start(some) for some in self.layout.by_call(rows)]
+            resident = [self._begun(self._pack(some)) for some in self.layout.by_call(rows)]
             state = self._with_progress(state, resident)
         started = self.started.copy()
         started[rows] = True
@@ -249,30 +240,20 @@ class Schedule:
             started=started, state=state, resident=tuple(resident)
         )
 
-    def _start(self, rows: Rows) -> Packed:
-        """Start these members on the devices."""
-        origin, member = self._in_chunks(self.origin, rows), self._members(rows)
-        somebody = self.layout.by_chunk(np.ones(len(rows), bool))
-        return Packed(rows, self._begin((self._shared,), somebody, origin, member), member)
-
     def _pack(self, rows: Rows) -> Packed:
         """Pack these members as they are; their states go to the devices with the next call."""
-        return Packed(rows, self._in_chunks(self._snapshot.state, rows), self._members(rows))
+        own = self._snapshot.state, self.hyperparams, self.limits
+        state, hyperparams, limits = packed_members(own, rows, self.layout)
+        member = Member(packed_chunks(self.held.rows, rows, self.layout), hyperparams, limits)
+        if not self._one_call:
+            member = jax.device_put(member, NamedSharding(self.mesh, P("lane")))
+        return Packed(rows, state, member)
 
-    def _in_chunks(self, tree: Tree, rows: Rows) -> Tree:
-        """Return these rows of arrays (member, ...) as (lane, chunk, member, ...)."""
-        return packed_members(tree, rows, self.layout)
-
-    def _members(self, rows: Rows) -> Member:
-        """Return data, hyperparameters and limits of these members in chunks, on the devices."""
-        member = Member(
-            packed_chunks(self.held.rows, rows, self.layout),
-            self._in_chunks(self.hyperparams, rows),
-            self._in_chunks(self.limits, rows),
-        )
-        if self._one_call:
-            return member
-        return jax.device_put(member, NamedSharding(self.mesh, P("lane")))
+    def _begun(self, packed: Packed) -> Packed:
+        """Start these members on the devices."""
+        _, origin, member = packed
+        somebody = self.layout.by_chunk(np.ones(len(packed.rows), bool))
+        return packed._replace(state=self._begin((self._shared,), somebody, origin, member))
 
     def _with_progress(self, state: State, resident: Sequence[Packed]) -> State:
         """Return states on the host with epoch and status as they are on the devices."""
@@ -301,7 +282,7 @@ class Schedule:
             each._replace(state=block.state) for each, block in zip(resident, blocks, strict=True)
         ]
         state = self._with_progress(self._snapshot.state, after)
-        self._history.add(rows, losses, before, np.asarray(state.epoch)[rows])
+        self.history.add(rows, losses, before, np.asarray(state.epoch)[rows])
         self._snapshot = Snapshot(self.started, state, tuple(after))
         self.pace.adapt(time.perf_counter() - began + self._moving, self._moving)
 
@@ -332,15 +313,11 @@ class Schedule:
 
         return [(jax.tree.map(used, losses), sound) for losses, sound in jax.device_get(results)]
 
-    def _unpacked(self, resident: Sequence[Packed]) -> State:
-        """Return the states of these members on the host."""
-        return unpack_chunks([each.state for each in resident], _lengths(resident))
-
     def _bring_back(self) -> None:
         """Bring the states of all members to the host; none is resident from then on."""
         resident = self._snapshot.resident
         if resident:
-            new = self._unpacked(resident)
+            new: State = unpack_chunks([each.state for each in resident], _lengths(resident))
             state = write_members(self._snapshot.state, _rows(resident), new)
             self._snapshot = self._snapshot._replace(state=state, resident=())
 
