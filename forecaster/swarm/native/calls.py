@@ -58,24 +58,19 @@ def forward(cell: Cell, kernel: Array, *others: Array) -> Sequence[Array]:
 
 
 def backward(
-    cell: Cell,
-    residuals: Sequence[Array],
-    grad_hidden: Array,
-    *,
-    last_only: bool,
-    want_inputs: bool,
+    cell: Cell, steps: Steps, saved: Sequence[Array], grad_hidden: Array, *, want_inputs: bool
 ) -> Sequence[Array]:
     """Return gradients of kernel, biases and inputs.
 
-    - ``residuals``: kernel, inputs, valid and what :func:`forward` returned.
-    - ``grad_hidden``: (time, batch, H), or with ``last_only`` the last step's, (batch, H).
+    - ``saved``: kernel, inputs, valid and what :func:`forward` returned.
+    - ``grad_hidden``: (time, batch, H), or of the last of the ``steps``, (batch, H).
     - ``want_inputs``: without it the inputs' gradient is undefined.
     """
-    kernel, inputs = residuals[:2]
+    kernel, inputs = saved[:2]
     width = kernel.shape[-1]
     biases = [_array(width), *([_array(width // 3)] if cell == "gru" else [])]
     call = _call(f"{cell}_backward", [_array(*kernel.shape), *biases, _array(*inputs.shape)])
-    return call(*residuals, grad_hidden, last_only=last_only, want_x=want_inputs)
+    return call(*saved, grad_hidden, last_only=steps == "last", want_x=want_inputs)
 
 
 def bfloat16_infer(

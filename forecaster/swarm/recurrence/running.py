@@ -13,7 +13,6 @@ from jaxtyping import Float, Shaped
 from forecaster.swarm.devices.data_parallel import by_example
 from forecaster.swarm.native import calls, library
 from forecaster.swarm.native.calls import Cell, Steps
-from forecaster.swarm.recurrence.bfloat16 import in_bfloat16
 from forecaster.swarm.recurrence.precision import Precision, check_precision
 from forecaster.swarm.task import AnyArray
 
@@ -21,21 +20,13 @@ _Flag: TypeAlias = tuple[()] | None  # a static bool: part of the pytree's struc
 
 
 class Residuals(NamedTuple):
-    """What the backward pass needs; the layout of ``saved`` depends on which code ran."""
+    """What the backward pass by JAX needs."""
 
     kernel: Float[Array, "row gates"]
     inputs: Float[Array, "time batch feature"]
     valid: Shaped[Array, "time batch"]
     hidden: Float[Array, "time batch hidden"]
     saved: tuple[Array, ...]
-
-
-class _Saved(NamedTuple):
-    """What the forward pass saves for the backward pass."""
-
-    residuals: Residuals
-    compiled: _Flag
-    want_inputs: _Flag
 
 
 class JaxCell(NamedTuple):
@@ -75,66 +66,87 @@ def run(
     return by_example(one, (kernel, *biases), (inputs, valid), last_only=last_only)
 
 
-def by_jax(cell: Cell, precision: Precision, *arrays: Array) -> Array:
-    """Return all hidden states by JAX alone: the reference for the compiled code."""
-    return _recurrence(cell, "all", precision, False, *arrays)
-
-
 def _run(cell: Cell, steps: Steps, precision: Precision, *arrays: Array, compiled: bool) -> Array:
-    if not compiled:
-        hidden = CELLS[cell].forward(precision, *arrays[:-1], jax.lax.stop_gradient(arrays[-1]))[0]
-        return _wanted(steps, hidden)
-    if precision == "bfloat16" and library.bfloat16_usable(*arrays):
+    if compiled and precision == "bfloat16" and library.bfloat16_usable(*arrays):
         kernel, bias, *more, inputs, valid = arrays
-        return in_bfloat16(cell, steps, kernel, bias, *(more or [jnp.zeros(0)]), inputs, valid)
-    return _recurrence(cell, steps, precision, True, *arrays)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
-def _recurrence(
-    cell: Cell, steps: Steps, precision: Precision, compiled: bool, *arrays: Array  # noqa: FBT001
-) -> Array:  # fmt: skip
+        biases = bias, *(more or [jnp.zeros(0)])
+        return _by_kernel(cell, steps, precision, kernel, *biases, inputs, valid)
     if compiled and library.usable(*arrays):
-        return _wanted(steps, calls.infer(cell, *arrays))
-    return _wanted(steps, CELLS[cell].forward(precision, *arrays)[0])
-
-
-def _forward(
-    cell: Cell, steps: Steps, precision: Precision, compiled: bool,  # noqa: FBT001
-    *given: CustomVJPPrimal,
-) -> tuple[Array, _Saved]:  # fmt: skip
-    arrays = [primal.value for primal in given]
-    compiled = compiled and library.usable(*arrays)
-    found = calls.forward(cell, *arrays) if compiled else CELLS[cell].forward(precision, *arrays)
-    hidden, *rest = found
-    residuals = Residuals(arrays[0], arrays[-2], arrays[-1], hidden, tuple(rest))
-    saved = _Saved(residuals, () if compiled else None, () if given[-2].perturbed else None)
-    return _wanted(steps, hidden), saved
-
-
-def _backward(
-    cell: Cell, steps: Steps, precision: Precision, _: bool,  # noqa: FBT001
-    saved: _Saved, grad_hidden: Array | SymbolicZero,
-) -> tuple[Array, ...]:  # fmt: skip
-    residuals, compiled, want_inputs = saved
-    if isinstance(grad_hidden, SymbolicZero):
-        grad_hidden = jnp.zeros(grad_hidden.shape, residuals.kernel.dtype)
-    if compiled is None:
-        if steps == "last":
-            grad_hidden = jnp.zeros_like(residuals.hidden).at[-1].set(grad_hidden)
-        return CELLS[cell].backward(precision, residuals, grad_hidden)
-    grads = calls.backward(
-        cell,
-        (*residuals[:-1], *residuals.saved),
-        grad_hidden,
-        last_only=steps == "last",
-        want_inputs=want_inputs is not None,
-    )
-    return *grads, jnp.zeros_like(residuals.valid)
+        return _by_kernel(cell, steps, "float32", *arrays)
+    if compiled:
+        return _wanted(steps, by_jax(cell, precision, *arrays))
+    # Without a backward pass of our own there are derivatives of every kind.
+    valid = jax.lax.stop_gradient(arrays[-1])
+    return _wanted(steps, CELLS[cell].forward(precision, *arrays[:-1], valid)[0])
 
 
 def _wanted(steps: Steps, hidden: Array) -> Array:
     return hidden[-1] if steps == "last" else hidden
 
 
-_recurrence.defvjp(_forward, _backward, symbolic_zeros=True)
+# ---- by compiled code ----
+
+
+class _Saved(NamedTuple):
+    """What the forward pass saves for the backward pass."""
+
+    arrays: tuple[Array, ...]
+    want_inputs: _Flag
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _by_kernel(cell: Cell, steps: Steps, products: Precision, *arrays: Array) -> Array:
+    if products == "bfloat16":
+        return calls.bfloat16_infer(cell, steps, *arrays)
+    return _wanted(steps, calls.infer(cell, *arrays))
+
+
+def _kernel_forward(
+    cell: Cell, steps: Steps, products: Precision, *given: CustomVJPPrimal
+) -> tuple[Array, _Saved]:
+    arrays = [primal.value for primal in given]
+    if products == "bfloat16":
+        hidden, *found = calls.bfloat16_forward(cell, steps, *arrays)
+    else:
+        found = calls.forward(cell, *arrays)
+        hidden = _wanted(steps, found[0])
+    want_inputs = () if given[-2].perturbed else None
+    return hidden, _Saved((arrays[0], *arrays[-2:], *found), want_inputs)
+
+
+def _kernel_backward(
+    cell: Cell, steps: Steps, products: Precision, saved: _Saved, grad: Array | SymbolicZero
+) -> tuple[Array, ...]:
+    kernel, _, valid, *_ = saved.arrays
+    if isinstance(grad, SymbolicZero):
+        grad = jnp.zeros(grad.shape, kernel.dtype)
+    backward = calls.bfloat16_backward if products == "bfloat16" else calls.backward
+    want_inputs = saved.want_inputs is not None
+    grads = backward(cell, steps, saved.arrays, grad, want_inputs=want_inputs)
+    return *grads, jnp.zeros_like(valid)
+
+
+_by_kernel.defvjp(_kernel_forward, _kernel_backward, symbolic_zeros=True)
+
+
+# ---- by JAX alone ----
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def by_jax(cell: Cell, precision: Precision, *arrays: Array) -> Array:
+    """Return all hidden states by JAX alone: the reference for the compiled code."""
+    return CELLS[cell].forward(precision, *arrays)[0]
+
+
+def _jax_forward(cell: Cell, precision: Precision, *arrays: Array) -> tuple[Array, Residuals]:
+    hidden, *saved = CELLS[cell].forward(precision, *arrays)
+    return hidden, Residuals(arrays[0], arrays[-2], arrays[-1], hidden, tuple(saved))
+
+
+def _jax_backward(
+    cell: Cell, precision: Precision, residuals: Residuals, grad_hidden: Array
+) -> tuple[Array, ...]:
+    return CELLS[cell].backward(precision, residuals, grad_hidden)
+
+
+by_jax.defvjp(_jax_forward, _jax_backward)
