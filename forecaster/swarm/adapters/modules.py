@@ -70,7 +70,7 @@ class Dropout(nnx.Module):
     """
 
     def __init__(self, rate: float = 0.0, *, name: str = "dropout", rngs: nnx.Rngs):
-        self.rate = Rate(jnp.float32(rate), hyperparameter=name)
+        self.rate = Rate(jnp.float32(rate), hyperparameter=name, default=float(rate))
         self.rngs = rngs.dropout.fork()
         self.deterministic = False
 
@@ -102,7 +102,7 @@ def module_functions(build: Build) -> Functions:
 
 
 class _Model:
-    """A module's graphs, and the function that builds it."""
+    """A module's structure, and the function that builds it."""
 
     def __init__(self, build: Build):
         self._build = build
@@ -117,10 +117,6 @@ class _Model:
         rates = (variable for _, variable in self.split.random if isinstance(variable, Rate))
         return sorted(rate.get_metadata()["hyperparameter"] for rate in rates)
 
-    @functools.cached_property
-    def _defaults(self) -> Mapping[_Path, np.ndarray]:
-        return _rates(self._build) if self.takes else {}
-
     def init(self, key: jax.Array) -> Params:
         module = _with_arrays(self._build(nnx.Rngs(key)))
         weights = nnx.to_pure_dict(nnx.state(module, nnx.Param))
@@ -134,8 +130,8 @@ class _Model:
         hyperparams: Hyperparams | None = None,
         **options: Any,
     ) -> Tree:
-        mode = "using" if key is None else "sampling" if self.split.carries else "training"
-        return self._call(mode, params, inputs, key, hyperparams, options)[0]
+        training = key is not None and not self.split.carries
+        return self._call(params, inputs, key, hyperparams, options, training=training)[0]
 
     def train(
         self,
@@ -145,7 +141,8 @@ class _Model:
         hyperparams: Hyperparams | None = None,
         **options: Any,
     ) -> tuple[Tree, Tree]:
-        predictions, module = self._call("training", params, inputs, key, hyperparams, options)
+        given = params, inputs, key, hyperparams, options
+        predictions, module = self._call(*given, training=True)
         return predictions, _carried(module)
 
     def export(self, params: Params, hyperparams: Hyperparams) -> nnx.Module:
@@ -158,17 +155,24 @@ class _Model:
 
     def _call(
         self,
-        mode: str,
         params: Params,
         inputs: Sequence[Tree],
         key: jax.Array | None,
         hyperparams: Hyperparams | None,
         options: Mapping[str, Any],
+        *,
+        training: bool,
     ) -> tuple[Tree, nnx.Module]:
-        random = _state(self.split.random, key, hyperparams or {}, self._defaults)
-        module: Any = nnx.merge(self.split.graphs[mode], *_parts(params), random)
+        random = _state(self.split.random, key, hyperparams or {})
+        module: Any = nnx.merge(self.split.graph, *_parts(params), random)
+        drawn = training or key is not None
+        if training:
+            module.train()
+        else:
+            module.eval()
+            module.set_attributes(deterministic=not drawn, raise_if_not_found=False)
         call = method_of(module, options.get("method"))
-        known = flags(call, training=mode == "training", drawn=mode != "using")
+        known = flags(call, training=training, drawn=drawn)
         named = {name: value for name, value in options.items() if name != "method"}
         args, named = arguments(call, inputs, **(known | named))
         return call(*args, **named), module
@@ -177,12 +181,12 @@ class _Model:
 class _Split(NamedTuple):
     """The structure of a module without its arrays.
 
-    - ``graphs``: by mode, ``using``, ``sampling`` or ``training``
+    - ``graph``: of Flax, from which it is made again
     - ``random``: its random streams and rates
     - ``carries``: whether it has other untrained variables, its state
     """
 
-    graphs: Mapping[str, Any]
+    graph: Any
     random: _Untrained
     carries: bool
 
@@ -191,17 +195,12 @@ _RANDOM = nnx.RngState, Rate
 
 
 def _split(build: Build) -> _Split:
-    graphs: dict[str, Any] = {}
+    graph: Any = None
 
     def parts() -> tuple[Any, Any]:
-        module = _with_arrays(_module(build))
-        split = functools.partial(cast(Callable[..., tuple[Any, ...]], nnx.split), module)
-        module.eval()
-        graphs["using"] = split(...)[0]
-        module.set_attributes(deterministic=False, raise_if_not_found=False)
-        graphs["sampling"] = split(...)[0]
-        module.train()
-        graphs["training"], _, random, carried = split(nnx.Param, _RANDOM, ...)
+        nonlocal graph
+        split = cast(Callable[..., tuple[Any, ...]], nnx.split)
+        graph, _, random, carried = split(_with_arrays(_module(build)), nnx.Param, _RANDOM, ...)
         return random, carried
 
     random, carried = jax.eval_shape(parts)  # shapes only
@@ -213,7 +212,7 @@ def _split(build: Build) -> _Split:
                 "streams of nnx.Rngs, as in self.rngs = rngs.fork(), which draw anew in every step"
             )
     carries = bool(jax.tree.leaves(carried))
-    return _Split(graphs, cast(_Untrained, nnx.to_flat_state(random)), carries)
+    return _Split(graph, cast(_Untrained, nnx.to_flat_state(random)), carries)
 
 
 def _carried(module: nnx.Module) -> Tree:
@@ -231,7 +230,6 @@ def _state(
     untrained: _Untrained,
     key: jax.Array | None,
     hyperparams: Hyperparams,
-    defaults: Mapping[_Path, np.ndarray],
 ) -> Any:
     """Return random streams seeded by the key, and rates from the hyperparameters."""
     values: list[tuple[_Path, Any]] = []
@@ -243,8 +241,9 @@ def _state(
         elif isinstance(variable, nnx.RngState):
             value = jnp.zeros(shape, jnp.uint32)
         else:
-            name = variable.get_metadata()["hyperparameter"]
-            value = jnp.broadcast_to(jnp.float32(hyperparams.get(name, defaults[path])), shape)
+            known = variable.get_metadata()
+            rate = hyperparams.get(known["hyperparameter"], known["default"])
+            value = jnp.broadcast_to(jnp.float32(rate), shape)
         values.append((path, variable.replace(value)))
     return cast(Any, nnx.from_flat_state(values))
 
@@ -323,10 +322,3 @@ def _with_arrays(module: nnx.Module) -> nnx.Module:
                 if isinstance(value, jax.Array) and not nnx.is_data(value):
                     setattr(node, name, nnx.data(value))
     return module
-
-
-def _rates(build: Build) -> Mapping[_Path, np.ndarray]:
-    """Return the rates that a module is built with, by path."""
-    with jax.ensure_compile_time_eval():  # concrete values even while tracing
-        rates = cast(_Untrained, nnx.to_flat_state(nnx.state(build(nnx.Rngs(0)), Rate)))
-        return {path: np.asarray(rate.get_value()) for path, rate in rates}

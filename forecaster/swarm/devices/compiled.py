@@ -46,8 +46,7 @@ def keep_compiled(folder: Path) -> None:
     a warning.
     """
     global _chosen
-    path = str(folder.resolve())
-    if not _turned_off() and _is_ready(Path(path)):
+    if path := _ready(folder.resolve()):
         _chosen = path
         _choose({_DIR: path, _SECONDS: _WORTH, _BYTES: 0})
 
@@ -127,33 +126,35 @@ def default_folder() -> str | None:
     """
     import platformdirs  # takes a few milliseconds
 
-    if _turned_off():
-        return None
     chosen = os.environ.get(SWITCH, "")
     top = Path(chosen or platformdirs.user_cache_dir("forecaster", appauthor=False))
-    folder = (top / "swarm").absolute()
-    return str(folder) if _is_ready(folder) else None
+    return _ready((top / "swarm").absolute())
 
 
-def _turned_off() -> bool:
-    return os.environ.get(SWITCH, "").lower() in ("off", "0", "false", "no")
+def _ready(folder: Path) -> str | None:
+    """Make a folder for this user alone and bound its size; return it, or None if it is not used.
 
-
-def _is_ready(folder: Path) -> bool:
-    """Make a folder for this user alone and bound its size; return whether it can be used."""
+    It is not where the cache is turned off, and where it cannot be written.
+    """
+    if os.environ.get(SWITCH, "").lower() in ("off", "0", "false", "no"):
+        return None
     try:
         str(folder).encode()  # XLA takes no other path
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         about = folder.stat()
         if not _is_ours(about) or (os.name == "posix" and about.st_mode & _OTHERS_WRITE):
-            _say_refused(folder)
-            return False
+            warn(
+                "compiled programs run as code of yours, and another user owns or may write the "
+                f"folder {folder}, which is not used. Remove it, or name a folder of your own by "
+                "FORECASTER_CACHE"
+            )
+            return None
         _shorten(folder)
     except (OSError, UnicodeEncodeError):
-        return False
+        return None
     # JAX's warnings: a cache that cannot be read or written only costs time.
     warnings.filterwarnings("ignore", module=r"jax\._src\.compil.*")
-    return True
+    return str(folder)
 
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -162,15 +163,6 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def _is_ours(about: os.stat_result) -> bool:
     """Return whether a file or a folder is this user's, or root's."""
     return os.name != "posix" or about.st_uid in (0, os.geteuid())
-
-
-@functools.cache
-def _say_refused(folder: Path) -> None:
-    """Warn, once in a process."""
-    warn(
-        f"compiled programs run as code of yours, and another user owns or may write the folder "
-        f"{folder}, which is not used. Remove it, or name a folder of your own by FORECASTER_CACHE"
-    )
 
 
 def _shorten(folder: Path) -> None:

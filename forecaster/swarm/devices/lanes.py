@@ -18,14 +18,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Int
 
-from forecaster.swarm.arrays.data import (
-    Rows,
-    check_shared,
-    is_shared,
-    split_shared,
-    with_room,
-    with_shared,
-)
+from forecaster.swarm.arrays.data import Rows, check_data, split_shared, with_room, with_shared
 from forecaster.swarm.arrays.members import consecutive, take_members
 from forecaster.swarm.checks import SwarmError, check_counts, warn
 from forecaster.swarm.devices.data_parallel import AXIS
@@ -184,9 +177,7 @@ def map_members(
     Returns numpy arrays (member, ...). A member's result depends neither on its position nor on the
     other members. Raises SwarmError for invalid rows of Shared arrays.
     """
-    for leaf in jax.tree.leaves(trees, is_leaf=is_shared):
-        if is_shared(leaf):
-            check_shared(leaf, members, "trees")
+    check_data(trees, members)
     mesh = lane_mesh(lanes)
     layout = Layout.of(members, mesh.size, chunk)
     by_member, shared = split_shared(trees)
