@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -63,25 +63,20 @@ def cost_of(
     data: Data | Streamed,
     hyperparams: _HostHyperparams,
     members: int,
-    *,
-    lanes: int | None = None,
-    chunk: int | None = None,
-    memory: int | None = None,
-    data_parallel: int = 1,
+    machine: dict[str, Any],
 ) -> Cost:
     """Count and measure the cost of training.
 
     - ``task``, ``data``: as for :func:`fit`.
     - ``hyperparams``: by name, arrays (member,).
     - ``members``: the number of members.
-    - ``lanes``, ``chunk``, ``memory``, ``data_parallel``: as for :func:`fit`.
+    - ``machine``: ``lanes``, ``chunk``, ``memory`` and ``data_parallel`` of :func:`fit`.
     """
     held = Held(data, members)
-    width: int = lane_mesh(lanes, data_parallel).shape["lane"]
-    chunk = chunk or chunk_size(task, held, hyperparams)
-    rows: Rows = (
-        np.arange(width * chunk) % members
-    )  # fill all lanes; members repeat if they are few
+    width: int = lane_mesh(machine["lanes"], machine["data_parallel"]).shape["lane"]
+    chunk: int = machine["chunk"] or chunk_size(task, held, hyperparams)
+    # Fill all lanes; members repeat if they are few.
+    rows: Rows = np.arange(width * chunk) % members
 
     def seconds() -> float:
         return fit(
@@ -91,10 +86,7 @@ def cost_of(
             seed=0,
             epochs=_EPOCHS,
             hyperparams=take_members(dict(hyperparams), rows),
-            chunk=chunk,
-            lanes=lanes,
-            memory=memory,
-            data_parallel=data_parallel,
+            **cast(Any, machine | {"chunk": chunk}),
         ).seconds
 
     first, again = seconds(), min(seconds() for _ in range(_REPEATS))

@@ -70,24 +70,28 @@ class OnDevice:
     """Members' states on a device, with the losses of the steps since ``start``.
 
     - ``start``: the members before these steps, on the host
+    - ``weights``: the number of a member's weights
     - ``state``: the current states, without the latest weights; None before the first step
     - ``last``: the latest step; None before the first
     """
 
-    def __init__(self, start: FitResult, state: State | None = None, last: Step | None = None):
-        self.start, self.last = start, last
+    def __init__(
+        self, start: FitResult, weights: int, state: State | None = None, last: Step | None = None
+    ):
+        self.start, self.weights, self.last = start, weights, last
         if state is not None:
             self.state, self.params = state, state.best_params
-        self._weights = _values_per_member(start.params)
 
     @staticmethod
     def of(result: FitResult) -> Optional["OnDevice"]:
         """Return members to keep on a device; None if their states are too large to stay."""
-        return None if total_bytes(result.state) > MOST_BYTES else OnDevice(result)
+        if total_bytes(result.state) > MOST_BYTES:
+            return None
+        return OnDevice(result, _values_per_member(result.params))
 
     def is_small(self, data: Tree) -> bool:
         """Return whether a call on these data has so little work that one device does it."""
-        return self._weights * _values_per_member(data) <= _SMALL_WORK
+        return self.weights * _values_per_member(data) <= _SMALL_WORK
 
     def step(
         self, function: Callable[..., Tree], hyperparams: _Hyperparams, batch: Tree
@@ -100,7 +104,7 @@ class OnDevice:
         # Losses that are on the host already need not be collected from each step again.
         collected = "result" in self.__dict__
         start, steps = (self.result, None) if collected else (self.start, self.last)
-        return OnDevice(start, state, Step(loss, steps)), loss
+        return OnDevice(start, self.weights, state, Step(loss, steps)), loss
 
     def apply(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
         """Apply a function to every member's best weights, hyperparameters and data."""

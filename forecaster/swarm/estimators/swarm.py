@@ -4,15 +4,17 @@ import functools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import jax
 import numpy as np
 from jax.typing import DTypeLike
-from jaxtyping import Float, UInt32
+from jaxtyping import Float, Int32, Shaped, UInt32
 
+from forecaster.swarm.adapters.functions import on_device
 from forecaster.swarm.arrays.data import Shared, Streamed
 from forecaster.swarm.arrays.members import append_members, broadcast_params, take_members
+from forecaster.swarm.arrays.variables import count_weights
 from forecaster.swarm.checkpoints.arrays_file import check_same_shapes
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint
 from forecaster.swarm.checks import (
@@ -31,23 +33,34 @@ from forecaster.swarm.estimators import populations, storage
 from forecaster.swarm.estimators.cost import Cost, cost_of
 from forecaster.swarm.estimators.recipe import Pure, Recipe
 from forecaster.swarm.estimators.stepping import OnDevice, all_at_once
-from forecaster.swarm.estimators.trained import HostHyperparams, Trained, Use
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best, untrained_members
 from forecaster.swarm.execution.result import FitResult
-from forecaster.swarm.task import ArrayLike, Params, Tree
+from forecaster.swarm.task import AnyArray, ArrayLike, Params, Tree
 from forecaster.swarm.training.examples import checked_inputs, first_of, part, training_data
 from forecaster.swarm.training.keys import checked_seed, key_words, member_keys
-from forecaster.swarm.training.loop import State
+from forecaster.swarm.training.loop import Losses, State, Status
 from forecaster.swarm.training.losses import check_one_loss
 from forecaster.swarm.training.measures import Metric, watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, adamw, has_own_rate
 from forecaster.swarm.training.supervised import Model, functions_of
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+HostHyperparams: TypeAlias = dict[str, Shaped[np.ndarray, " member"]]
+"""Hyperparameters by name, a value per member."""
+
 _Arrays: TypeAlias = Tree | Shared
 """A pytree of arrays with a leading member axis, or of shared ones."""
 
 
-class Swarm(Trained):
+class _Use:
+    """Whether a swarm was used; shared between a fitted swarm and the one it was fitted from."""
+
+    used = False
+
+
+class Swarm:
     """N independent models of one architecture, trained at once.
 
     Each has its own weights, random key, hyperparameters and training history. A swarm is
@@ -98,14 +111,15 @@ class Swarm(Trained):
         )
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._lanes = checked_seed(seed), lanes
-        self._machine = {"lanes": lanes, "chunk": chunk, "memory": memory}
+        self._machine: dict[str, Any] = {"lanes": lanes, "chunk": chunk, "memory": memory}
         self._machine |= {"data_parallel": data_parallel}
         made = loss, loss_fn, optimizer, accumulate, compute_dtype
         self._recipe = Recipe(functions_of(model), *made)
         check_one_loss(loss, loss_fn)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._device = ids, cast(OnDevice | None, None)
-        self._use, self._fitted = Use(), None
+        self._use = _Use()
+        self._fitted: tuple[weakref.ref[Swarm], _Use] | None = None
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
 
     # Training
@@ -183,7 +197,7 @@ class Swarm(Trained):
             previous=restart_from_best(self._result),
             checkpoint=checkpoint,
             on_progress=on_progress,
-            **cast(Any, self._machine),
+            **self._machine,
         )
         new = self._with(result)
         self._fitted = weakref.ref(new), new._use
@@ -292,8 +306,91 @@ class Swarm(Trained):
         Parameters, arithmetic, memory, time to compile, achieved rate.
         """
         data = training_data(self.ids, inputs, targets, None, None, None)
-        task, machine = self._recipe.task(batch_size), cast(Any, self._machine)
-        return cost_of(task, data, self.hyperparams, len(self), **machine)
+        task = self._recipe.task(batch_size)
+        return cost_of(task, data, self.hyperparams, len(self), self._machine)
+
+    # Looking at members
+
+    def __len__(self) -> int:
+        """Return the number of members."""
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        used = self._use.used
+        counts = {s.name.lower(): int((self.status == s).sum()) for s in Status}
+        shown = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+        text = f"Swarm of {len(self)} ({shown}), {self.parameters} parameters each"
+        self._use.used = used  # showing does not count: notebooks show results that are dropped
+        return text
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The members' names."""
+        return self._ids
+
+    @property
+    def params(self) -> Params:
+        """Weights, leaves (member, ...): the best ones if there was validation, else the latest.
+
+        :class:`Variables`, weights and state, for a model with state.
+        """
+        return self._result.params
+
+    @property
+    def parameters(self) -> int:
+        """The number of weights of a member."""
+        return count_weights(self.params) // len(self)
+
+    @property
+    def status(self) -> Int32[np.ndarray, " member"]:
+        """Each member's :class:`Status`."""
+        return self._result.status
+
+    @property
+    def epochs(self) -> Int32[np.ndarray, " member"]:
+        """The number of epochs that each member has trained."""
+        return self._result.epochs
+
+    @property
+    def losses(self) -> Losses:
+        """Training and validation loss, each (member, epoch), NaN where a member did not train."""
+        self._warn_dropped()
+        return self._result.losses
+
+    @property
+    def metrics(self) -> Mapping[str, Float[AnyArray, "member epoch"]]:
+        """Metrics by name, each (member, epoch), NaN where a member did not train."""
+        return self.losses.metrics
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the last fit."""
+        return self._result.seconds
+
+    @property
+    def diverged(self) -> dict[str, int]:
+        """Members whose loss or weights became infinite or NaN, with the epoch."""
+        return self._result.diverged
+
+    def summary(self) -> "pd.DataFrame":
+        """Return a row per member: status, epochs, losses, hyperparameters."""
+        self._warn_dropped()
+        return self._result.summary().assign(**self.hyperparams)
+
+    def member(self, name: str) -> Any:
+        """Return one member as an ordinary Flax module, or as a function of inputs."""
+        params, hyperparams = self._one(name)
+        return self._recipe.functions.export(params, jax.tree.map(on_device, hyperparams))
+
+    def member_function(self, name: str) -> Callable[..., Tree]:
+        """Return one member as a pure function ``f(inputs, *, params=..., key=None)``.
+
+        It can go through ``jax.grad``, ``jit`` and ``vmap``. ``params`` replaces the member's own
+        weights, to differentiate by them; ``key`` seeds random layers.
+        """
+        params, hyperparams = self._one(name)
+        params = jax.tree.map(on_device, params)  # modules write to their state arrays
+        return self._recipe.function(params, hyperparams)
 
     # Selecting and combining members
 
@@ -413,6 +510,18 @@ class Swarm(Trained):
 
     # Internals
 
+    def _one(self, name: str) -> tuple[Params, HostHyperparams]:
+        self._warn_dropped()
+        return take_members((self.params, self.hyperparams), row_of(self.ids, name))
+
+    def _warn_dropped(self) -> None:
+        """Warn if the swarm that ``fit`` returned is gone without having been used."""
+        if self._fitted and self._fitted[0]() is None and not self._fitted[1].used:
+            warn(
+                "this swarm is as it was before fit: fit does not change it but returns the "
+                "trained swarm, which was dropped. Write swarm = swarm.fit(...)"
+            )
+
     @property
     def _result(self) -> FitResult:
         """The members' states and losses, on the host."""
@@ -435,7 +544,7 @@ class Swarm(Trained):
     def _with(self, result: FitResult | None, values: HostHyperparams | None = None) -> "Swarm":
         new = object.__new__(Swarm)
         new.__dict__ |= self.__dict__
-        new._at_host, new._device, new._use, new._fitted = result, None, Use(), None
+        new._at_host, new._device, new._use, new._fitted = result, None, _Use(), None
         new._ids = self._ids if result is None else result.ids
         new.hyperparams = dict(self.hyperparams if values is None else values)
         return new
