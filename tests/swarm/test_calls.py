@@ -50,29 +50,16 @@ LINE = {"loss": optax.squared_error, "optimizer": optax.adam}
 NAMED = {"loss": lambda p, t: optax.squared_error(p["mean"], t["mean"])}
 CASES = {
     "arrays": (PAIR, LINE, (X, Y)),
-    "weights": (PAIR, LINE, (X, Y, WEIGHT)),
-    "weights of another type": (PAIR, LINE, (X, Y, WEIGHT.astype(np.int64))),
     "a member without examples": (PAIR, LINE, (X, Y, EMPTY)),
     "holes where the weight is zero": (PAIR, LINE, (HOLE, Y, WEIGHT)),
-    "shared": (PAIR, LINE, (Shared(X[0]), Shared(Y[0]))),
     "shared, with weights": (PAIR, LINE, (Shared(X[0]), Shared(Y[0]), Shared(WEIGHT[1]))),
-    "shared inputs": (PAIR, LINE, (Shared(X[0]), Y)),
     "shared rows": (PAIR, LINE, (Shared(X, np.arange(N)[::-1]), Y)),
     "64 bits": (PAIR, LINE, (X.astype(float), Y.astype(float))),
-    "on a device": (PAIR, LINE, (X, Y)),
-    "a list": (PAIR, LINE, (list(X), list(Y))),
-    "not contiguous": (PAIR, LINE, (np.broadcast_to(X[0], X.shape), Y[:, ::-1])),
     "a tree": (lambda rngs: Named(rngs), NAMED, ({"a": X, "b": X}, {"mean": Y})),
     "own loss": (PAIR, {"loss_fn": loss_fn}, (X, Y, WEIGHT)),
     "untrained state": (lambda rngs: Network(rngs), LINE, (X, Y)),
     "in bfloat16": (PAIR, LINE | {"compute_dtype": jnp.bfloat16}, (X, Y)),
 }
-
-
-def case(name: str) -> tuple:
-    """Model, options and data of a case. (To import this file must not start JAX.)"""
-    model, options, data = CASES[name]
-    return model, options, tuple(map(jnp.asarray, data)) if name == "on a device" else data
 
 
 def results(made: Swarm, data: tuple) -> list:
@@ -91,9 +78,9 @@ def bits(tree) -> list:
     ]
 
 
-@pytest.mark.parametrize("name", rest_slow(CASES, ordinary=9))
+@pytest.mark.parametrize("name", rest_slow(CASES, ordinary=6))
 def test_states_that_stay_on_the_devices_give_what_those_on_the_host_give(name, monkeypatch):
-    model, options, data = case(name)
+    model, options, data = CASES[name]
     stays = results(Swarm(model, N, **options), data)
     monkeypatch.setattr("forecaster.swarm.estimators.stepping.MOST_BYTES", 0)
     close(stays, results(Swarm(model, N, **options), data))
@@ -159,7 +146,5 @@ def test_losses_that_were_read_are_not_collected_again():
     for weight in (WEIGHT, EMPTY, WEIGHT, WEIGHT):
         unread, _ = unread.step(X, Y, weight)
         read, _ = read.step(X, Y, weight)
-        assert isinstance(read._device, OnDevice) and read._device.last
-        assert read._device.last.before is None  # else a loop that looks at each step is quadratic
         assert np.isfinite(read.losses.train).any()
     assert bits((read.losses, read.state)) == bits((unread.losses, unread.state))

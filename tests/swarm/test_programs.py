@@ -2,14 +2,11 @@
 
 import jax
 import numpy as np
-import optax
 import pytest
 from jax.sharding import AxisType
 
 from forecaster.swarm import Swarm
-from forecaster.swarm.devices import programs
 from forecaster.swarm.devices.lanes import lane_mesh
-from forecaster.swarm.estimators.stepping import all_at_once
 from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 
 
@@ -40,20 +37,6 @@ def traces():
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield traced
     jax.monitoring.unregister_event_duration_listener(listen)
-
-
-def test_programs_have_names_that_a_profile_shows(monkeypatch):
-    names, first_call = [], programs.first_call
-
-    def seen(jitted, *args):
-        names.append(jitted.__name__)
-        return first_call(jitted, *args)
-
-    monkeypatch.setattr(programs, "first_call", seen)
-    made = make(["a", "b"], optimizer=optax.sgd)
-    made.fit(X[:2], Y[:2], validation_data=(X[:2], Y[:2]), epochs=1)
-    assert all_at_once(made._recipe.predict)._call.__name__ == "swarm_predict"
-    assert set(names) == {f"swarm_{name}" for name in ("initialise", "resume", "train")}
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])

@@ -157,14 +157,6 @@ def test_streamed_data_are_the_same_data(memory):
         assert max(most) <= 4  # at most two lanes of two
 
 
-@pytest.mark.slow
-def test_dropout_of_each_members_own_rate():
-    dropped = make(hyperparams={"dropout": [0.0, 0.9] * 4 + [0.0]}).fit(X, Y, epochs=2)
-    plain = make(hyperparams={"dropout": 0.0}).fit(X, Y, epochs=2)
-    changed = [not same(dropped.select([i]).params, plain.select([i]).params) for i in IDS]
-    assert changed == [False, True] * 4 + [False]
-
-
 def test_members_that_diverge_are_named_and_the_others_do_not_notice():
     inputs = X.copy()
     inputs[2, 5] = np.inf
@@ -185,34 +177,6 @@ def test_members_that_diverge_are_named_and_the_others_do_not_notice():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
     again = after.fit(X, Y, epochs=2)  # does not train again
     assert again.diverged == after.diverged and (again.drop(["m2", "m6"]).epochs == 8).all()
-
-
-@pytest.mark.slow
-def test_half_precision_keeps_full_weights(untrained):
-    half = make(compute_dtype=jnp.bfloat16).fit(X, Y, epochs=20, batch_size=4)
-    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(half.params))
-    full = untrained.fit(X, Y, epochs=20, batch_size=4)
-    assert not same(half.params, full.params)
-    np.testing.assert_allclose(half.evaluate(X, Y), full.evaluate(X, Y), rtol=0.3, atol=0.02)
-    assert (half.evaluate(X, Y) < 0.5 * untrained.evaluate(X, Y)).all()
-
-
-@pytest.mark.slow
-def test_inputs_may_be_trees_and_whole_numbers():
-    class Embedded(nnx.Module):
-        def __init__(self, rngs):
-            self.kinds = nnx.Embed(5, 1, rngs=rngs)
-            self.linear = nnx.Linear(3, 1, rngs=rngs)
-
-        def __call__(self, x):
-            return self.linear(x["numbers"]) + self.kinds(x["kind"])
-
-    inputs = {"numbers": X.astype(float), "kind": RANDOM.integers(0, 5, (N, EXAMPLES))}
-    made = Swarm(Embedded, IDS, loss=optax.squared_error, hyperparams={"learning_rate": 0.05})
-    trained = made.fit(inputs, jnp.asarray(Y), epochs=10)
-    assert (trained.evaluate(inputs, Y) < made.evaluate(inputs, Y)).all()
-    one = trained.member("m3")({"numbers": X[3], "kind": inputs["kind"][3]})
-    np.testing.assert_allclose(one, trained.predict(inputs)[3], rtol=1e-4, atol=1e-5)
 
 
 def test_a_number_of_members_will_do_and_outputs_may_be_trees():

@@ -81,15 +81,6 @@ def test_the_winner_is_what_a_plain_fit_would_have_trained(data, tuned):
         np.testing.assert_allclose(plain.best_loss, winners.result.best_loss, rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_each_series_keeps_its_own_best(tuned):
-    best = tuned.best_loss[np.arange(SERIES), tuned.choice]
-    assert (best == tuned.best_loss.min(1)).all() and np.isfinite(best).all()
-    table = tuned.summary()
-    assert list(table.index) == IDS and (table["learning_rate"] == 1e-2).all()
-    assert (table["best_loss"] == best).all()
-
-
 def test_worse_candidates_are_given_up_early(tuned):
     kept = [count for count, _ in rungs_of(6, 18)]
     assert rungs_of(6, 18) == [(6, 2), (2, 6), (1, 18)] and kept == [6, 2, 1]

@@ -179,15 +179,6 @@ def test_swarms_are_put_together_and_taken_apart():
 
 
 @pytest.mark.slow
-def test_inputs_of_any_shape_are_predicted():
-    """Predict with several networks, for one or several batches, and with a single network."""
-    functions = linen_functions(Brain(), np.zeros((1, 3), np.float32))
-    many, one = (Swarm(functions, ids_of(n), loss=optax.squared_error) for n in (10, 1))
-    assert many.predict(np.zeros((10, 4, 5, 3), np.float32)).shape == (10, 4, 5, 1)
-    assert one.predict(Shared(np.zeros((8, 5, 3), np.float32))).shape == (1, 8, 5, 1)
-
-
-@pytest.mark.slow
 def test_generations_get_better_without_a_gradient():
     x = np.array(list(itertools.product([0, 1], repeat=2)), np.float32)
     y = np.array([[0], [1], [1], [0]], np.float32)  # exclusive or

@@ -10,7 +10,7 @@ import pytest
 from flax import linen, nnx
 
 from forecaster import swarm
-from forecaster.swarm import Checkpoint, Swarm, SwarmError, Variables
+from forecaster.swarm import Swarm, SwarmError, Variables
 from tests.messages import refuses
 from tests.swarm.test_swarm import same
 
@@ -88,24 +88,13 @@ def test_state_is_carried_by_training_and_frozen_in_use(untrained, trained):
     assert (trained.evaluate(X, Y) < untrained.evaluate(X, Y)).all()
 
 
-def test_state_is_saved_resumed_and_chosen_with_the_weights(untrained, trained, tmp_path):
+def test_state_is_saved_and_chosen_with_the_weights(untrained, trained, tmp_path):
     trained.save(tmp_path / "s")
     loaded = Swarm.load(tmp_path / "s", Normed, loss=optax.squared_error)
     assert same(loaded.params, trained.params) and same(loaded.predict(X), trained.predict(X))
 
-    def interrupt(progress):
-        if progress.epochs_done:
-            raise KeyboardInterrupt
-
     held_back = X[:, :5], Y[:, :5]
-    options: dict[str, Any] = {"validation_data": held_back, "epochs": 12, "patience": 4}
-    with pytest.raises(KeyboardInterrupt):
-        checkpoint = Checkpoint(tmp_path / "c")
-        untrained.fit(X, Y, checkpoint=checkpoint, on_progress=interrupt, **options)
-    checkpoint = Checkpoint(tmp_path / "c", resume=True)
-    resumed = untrained.fit(X, Y, checkpoint=checkpoint, **options)
-    whole = untrained.fit(X, Y, **options)
-    assert same(resumed.params, whole.params)
+    whole = untrained.fit(X, Y, validation_data=held_back, epochs=12, patience=4)
     best = whole.summary()["best_loss"]  # with the statistics of the best weights
     np.testing.assert_allclose(whole.evaluate(*held_back), best, rtol=1e-4)
 
