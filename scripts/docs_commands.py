@@ -20,11 +20,10 @@ HEAD = """# Command line
 
 <!-- Written by scripts/docs_commands.py from the help of the commands. -->
 
-All commands write files by the same rules. The ending gives the format: `.csv`, `.json`, `.parquet`
-or `.xlsx` (`pip install "forecaster-swarm[excel]"`) for tables, `.png`, `.svg` or `.pdf` for
-pictures, `.html` for pages. An existing file is replaced only with `--overwrite`, and a missing
-folder is an error. All of this is checked before the work begins. A pipe may have any name; it gets
-CSV unless `--format` says otherwise.
+The ending of a file gives the format: `.csv`, `.json`, `.parquet` or `.xlsx` (`pip install
+"forecaster-swarm[excel]"`) for tables, `.png`, `.svg` or `.pdf` for pictures, `.html` for pages.
+An existing file is replaced only with `--overwrite`, and a missing folder is an error; both are
+checked before the work begins. A pipe gets CSV unless `--format` says otherwise.
 """
 
 FOOT = """## Exit codes
@@ -40,9 +39,9 @@ FOOT = """## Exit codes
 | 143 | stopped by SIGTERM, as batch systems and containers send it |
 | 129 | stopped by SIGHUP, when a terminal is closed (not under `nohup`) |
 
-After Ctrl-C, SIGTERM or SIGHUP `fit` keeps its progress for `--resume`, `ingest` keeps what has
-arrived, and no half-written file stays. `kill -9` may leave a file or folder `.tmp-...`; it is never
-mistaken for a whole one.
+After Ctrl-C, SIGTERM or SIGHUP `fit` keeps the progress for `--resume`, `ingest` keeps what has
+arrived, and no half-written file stays. `kill -9` may leave a file or folder `.tmp-...`, which no
+command reads.
 
 ## Environment
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All tickers with a proposal.")
-@click.option("--undo", is_flag=True, help="Forget the adjustments of these tickers: their "
-              "rows are as they were delivered.")  # fmt: skip
+@click.option("--undo", is_flag=True, help="Forget the adjustments of these tickers.")  # fmt: skip
 @click.option("--dismiss", is_flag=True, help="The moves of these tickers are real: leave the rows "
               "as they are, and propose this no more.")  # fmt: skip
 @click.option("--factor", type=float, help="Adjust a ticker by this factor, such as 0.25 for a "
@@ -41,10 +40,9 @@ def adjust(
 ) -> None:
     """Adjust stored prices for splits and changes of currency that the source has left out.
 
-    Without tickers, it lists what is proposed and changes nothing: moves by an exact ratio, as of a
-    split, and moves of all tickers by the same amount. Adjustments are kept: earlier rows that
-    arrive again are adjusted again, unless the source has restated them, and either is said.
-    --dismiss says that a move is real.
+    Without tickers, lists what is proposed and changes nothing: moves by an exact ratio, as of a
+    split, and moves of all tickers by the same amount. Earlier rows that arrive again are adjusted
+    again, unless the source has restated them, and `ingest` says so.
 
     \b
     Examples:

@@ -91,9 +91,8 @@ def evaluate(
 
     Networks learn only from data up to the first cutoff (with --refit, up to the cutoff at which
     they are trained). Writes all forecasts, scores per series and horizon, tests, figures, and a
-    report to open in a browser. If the series do not fit into memory together (--memory), they are
-    evaluated in shards, and there are no figures and no report if the tables are too large for
-    them. --resume continues an evaluation that was interrupted.
+    report to open in a browser. Series that do not fit into memory together (--memory) are
+    evaluated in shards, without figures and report if the tables are too large for them.
 
     \b
     Examples:

@@ -39,19 +39,18 @@ if TYPE_CHECKING:
 @click.command()
 @data_options
 @settings_options()
-@click.option("--tune", is_flag=True, help="Search for each series' own learning rate, weight "
+@click.option("--tune", is_flag=True, help="Search each series' learning rate, weight "
               "decay and hidden size. Takes several times as long.")  # fmt: skip
 @click.option("--run", metavar="NAME", help="Name of the run.  [default: its time]")
 @click.option("--resume", is_flag=False, flag_value=THE_ONLY, metavar="[NAME]", help="Continue an "
               "interrupted fit; NAME chooses one of several (see `status`).")  # fmt: skip
 @click.option("--update", is_flag=False, flag_value=THE_LATEST, metavar="[RUN]", help="Train the "
-              "networks of a run on with the rows that are stored by now, as a new run; by default "
-              "the latest. Fetches nothing: run `forecaster ingest` before.")  # fmt: skip
+              "networks of a run, by default the latest, on with rows stored since, as a new run. "
+              "Fetches nothing: run `forecaster ingest` before.")  # fmt: skip
 @click.option("--older-than", type=click.IntRange(min=1), metavar="ROWS", help="With --update: "
               "only series with at least ROWS new rows.  [default: 1]")  # fmt: skip
-@click.option("--alarmed", is_flag=True, help="With --update: only series that an alarm of past "
-              "forecasts names (see `scorecard`), and those of --older-than if it is "
-              "given.")  # fmt: skip
+@click.option("--alarmed", is_flag=True, help="With --update: only series with an alarm (see "
+              "`scorecard`), and those of --older-than if it is given.")  # fmt: skip
 @click.option("--discard", metavar="NAME", help="Delete an interrupted fit or evaluation.")
 @home_option
 @click.pass_context
@@ -77,16 +76,13 @@ def fit(
     The latest rows (--validation) of each series are held back: they decide when its training
     stops, and they calibrate its bands. After an interruption by Ctrl-C, SIGTERM or a crash,
     --resume continues the fit, and the model is the same as without the interruption. Several fits
-    may train under one home at the same time, but only one fit in shards (--memory) per source,
-    since it keeps the stored series locked until it ends.
+    may run under one home at the same time, but only one in shards (--memory) per source.
 
     \b
     Examples:
       forecaster fit --tickers sp500.txt
-      forecaster fit --tickers AAPL,MSFT,BRK-B
       forecaster fit --tickers dow30.txt --source simulated
-      forecaster fit --source files:prices.parquet --horizon 10
-      forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
+      forecaster fit --source files:sales.csv --columns id=store,time=day,target=net --horizon 10
       forecaster fit --source 'sql:postgresql://me:${PGPASSWORD}@db/market' --query prices
       forecaster fit --tickers AAPL,MSFT --market "SPY,^VIX"
       forecaster fit --tickers dow30.txt --tune --run dow-tuned

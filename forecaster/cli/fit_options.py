@@ -111,27 +111,25 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "lookback": {"type": int, "help": "Latest rows a forecast is made from.  [default: 60]"},
     "validation": {"type": int, "help": "Latest rows held back to calibrate.  [default: a quarter, "
                    "at most 252]"},
-    "model": {"type": click.Choice(MODELS), "help": "auto: an LSTM for each series, or, where "
-              "other series than prices are short, a combination of simple forecasts and classical "
-              "models; or one kind of network, or one classical model (ets, theta, ces) alone.  "
-              "[default: auto]"},
+    "model": {"type": click.Choice(MODELS), "help": "auto: LSTMs for prices; for other series a "
+              "blend of classical models, which LSTMs correct where enough series are long. Or one "
+              "kind of network, or one classical model (ets, theta, ces) alone.  [default: auto]"},
     "hidden": {"type": int, "help": "Size of a network's hidden layer.  [default: 16]"},
     "epochs": {"type": int, "help": "Maximum number of epochs of a network.  [default: 100; 20 if "
                "it starts from the pooled network]"},
     "market": {"metavar": "TICKERS", "callback": lambda ctx, option, value: value and [
                one.strip() for one in value.split(",")], "help": "An index of the same source, "
-               "such as SPY, or several, such as SPY,^VIX; all networks, and the model of "
-               "volatility that tickers share, see their changes and volatility. An index is "
-               "forecast only if it is listed as well."},
+               "such as SPY, or several, such as SPY,^VIX. All networks, and the model of "
+               "volatility that tickers share, see the index. It is forecast only if it is "
+               "listed as well."},
     "premium": {"metavar": "SHARE", "callback": lambda ctx, option, value: _premium(value),
                 "help": "Growth of a price's mean in a year, in place of the drift that networks "
-                "learned from the past; the median grows by half the variance less. 0: prices stay "
-                "where they are in the mean, but for what their own history tells; none: the "
-                "learned drift. Other series have none.  [default: 0.05]"},
+                "learned; 0: no growth but that of the ticker's own history; none: the learned "
+                "drift.  [default: 0.05]"},
     "training": {"type": click.Choice(["auto", "sequence", "windowed"]), "help": "Learn at every "
                  "step of a window, or only at its last.  [default: auto]"},
     "transform": {"type": click.Choice(TRANSFORMS), "help": "What networks see of a series, such "
-                  "as log returns of prices, or errors of a combination of simple forecasts.  "
+                  "as log returns of prices, or errors of a blend of simple forecasts.  "
                   "[default: auto]"},
     "season": {"type": int, "multiple": True, "help": "Steps in a season; repeat for a longer one."
                "  [default: from the dates or the values]"},

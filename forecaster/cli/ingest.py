@@ -38,14 +38,13 @@ if TYPE_CHECKING:
 @click.option(
     "--refresh",
     is_flag=True,
-    help="Read everything again: Yahoo's history, or a file even if it seems unchanged. It then "
-    "replaces the stored rows, also where it has fewer.",
+    help="Read everything again: Yahoo's history, or a file even if it seems unchanged. Its rows "
+    "replace the stored ones, even if they are fewer.",
 )
 @click.option(
     "--append",
     is_flag=True,
-    help="Add the rows of a file to the stored ones, as from a file with only the latest day. "
-    "Without it, a file that lacks stored rows is suspect and changes nothing.",
+    help="Add the rows of a file to the stored ones, as from a file with only the latest day.",
 )
 @click.option(
     "--requests-per-second", type=click.FloatRange(0, min_open=True), default=2.0,
@@ -70,13 +69,12 @@ def ingest(
 ) -> int:
     """Fetch series and store them, without training. A second call fetches only what is missing.
 
-    Series that have arrived are kept: after an interruption, run the same command again. Yahoo's
-    terms allow personal use only.
+    After an interruption, run the same command again. Yahoo's terms allow personal use only.
 
-    Stored rows are not lost: a series whose file lacks some of them (a file that was cut, or holds
-    one day only) keeps what is stored, is marked as suspect and named, and the exit code is 3.
-    --append or --refresh say that it is meant. The same holds for a series that the source no
-    longer has; `tickers retire` says that it is gone for good.
+    A series whose file lacks stored rows (a file that was cut, or holds one day only) keeps these
+    rows, is marked as suspect and named, and the exit code is 3; use --append or --refresh if the
+    rows are meant to be missing. So is a series that the source no longer has; use `tickers retire`
+    if it is gone for good.
 
     \b
     Examples:

@@ -39,8 +39,8 @@ _DRAWN = 5  # most series in a picture
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All series of the model, and newcomers.")
 @click.option("--newcomers/--no-newcomers", default=None, help="With --all, also stored series "
-              "that are new since the fit, or were too short for it; they are forecast by the "
-              "network of all.  [default: if the fit was without --tickers]")  # fmt: skip
+              "that the fit did not have, by the network of all.  [default: if the fit was without "
+              "--tickers]")  # fmt: skip
 @click.option("--run", metavar="NAME", help="Name of the run (see `runs`).  [default: the latest "
               "run on real data that knows the tickers]")  # fmt: skip
 @click.option(
@@ -67,14 +67,14 @@ _DRAWN = 5  # most series in a picture
 )
 @click.option("--output", metavar="FILE|URL|sql:URL#TABLE", help="Write to a file, here or in an "
               "object store: .csv, .json, .parquet or .xlsx; or to a table of a database, in one "
-              "transaction: a repeated run leaves each forecast once.")  # fmt: skip
+              "transaction, in place of the same forecasts.")  # fmt: skip
 @click.option(
     "--paths", "n_paths", type=click.IntRange(1),
     help="Draw this many sample paths of all series together, instead of bands.",
 )  # fmt: skip
 @click.option("--sum", "sums", metavar="FILE.csv", callback=read_by("read_weights"),
               help="Forecast the sums of groups instead, such "
-              "as portfolios or regions, from paths: a CSV with the columns ticker, group and, if "
+              "as portfolios or regions: a CSV with the columns ticker, group and, if "
               "wanted, weight.")  # fmt: skip
 @click.option(
     "--end",
@@ -124,34 +124,27 @@ def predict(
 ) -> int:
     """Forecast with a saved model and the stored series.
 
-    If several runs know the tickers, standard error says which one was taken, and which newer ones
-    were not.
+    Forecasts start from the latest stored rows. Series that end before the others are named, and
+    the exit code is 3. With --all, retired tickers (see `tickers`) are left out. If several runs
+    know the tickers, standard error says which one was taken.
 
-    --paths draws joint futures of all series, which give the risk of a basket or the spread of a
-    sum. It shows a summary, or writes the paths to --output. --sum forecasts the sums of groups
-    from such futures, by default 2,000: each group's values times their weights, such as shares
-    held.
-
-    Forecasts are made from the latest stored rows, also of a model that `fit --end` trained on
-    earlier ones. With --all, tickers that were retired (see `tickers`) are left out. Series that
-    end before the others are named, and the exit code is 3.
+    --paths draws joint futures of all series, for the risk of a basket or the spread of a sum, and
+    shows a summary, or writes the paths to --output. --sum forecasts the sums of groups from such
+    futures, by default 2,000: values times weights, such as the shares in a portfolio.
 
     \b
     Examples:
       forecaster predict AAPL
       forecaster predict AAPL MSFT --level 50 --level 90 --plot fan.png
       forecaster predict --all --quantile 0.95 --output stock.csv
-      forecaster predict --all --run tech-weekly --output forecasts.csv
-      forecaster predict --all --layout fixed --output forecasts.parquet
+      forecaster predict --all --run tech-weekly --layout fixed --output forecasts.parquet
       forecaster predict --all --output s3://bucket/forecasts.parquet --overwrite
-      forecaster predict --all --output sql:sqlite:///desk.db#forecasts
       forecaster predict --all --output 'sql:postgresql://me:${PGPASSWORD}@db.example/desk#forecasts'
       forecaster predict --all --report forecasts.html --groups sectors.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
       forecaster predict --sum portfolios.csv --level 90
       forecaster predict --all --end 2024-06-28
-      forecaster predict --all --no-newcomers
-      forecaster predict --all --max-late 0 --output forecasts.csv
+      forecaster predict --all --no-newcomers --max-late 0 --output forecasts.csv
     """
     _check(ctx.params)
     drawn = "--sum" if sums is not None else None if n_paths is None else "--paths"

@@ -22,8 +22,8 @@ def prune(*, runs: int, days: float, yes: bool, home: "Home") -> None:
     """List what a home no longer needs, and remove it with --yes.
 
     That is: older runs without a name, compiled programs that are no longer used, and price stores
-    that belong to no run and no recorded forecast. The record stays. Runs of the latest daily runs,
-    unfinished fits, and what a process is using are kept.
+    that belong to no run and no recorded forecast. Runs that the latest daily runs used, unfinished
+    fits, the record, and what a process is using are kept.
 
     \b
     Examples:

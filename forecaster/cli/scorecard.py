@@ -42,23 +42,19 @@ def scorecard(
 ) -> None:
     """Score the past forecasts of `predict` against the outcomes.
 
-    `predict` keeps its forecasts in the home's record. After `ingest` has stored the outcomes, this
-    shows the share that the bands covered, and CRPS and absolute error relative to "unchanged"
-    (below 1 is better). Forecasts are adjusted for later splits and dividends. If the same run
-    forecast from the same day more than once, the last one counts that was made before the outcome.
-    Forecasts made after it are counted apart.
+    `predict` records forecasts. After `ingest` has stored the outcomes, this shows the share that
+    the bands covered, and CRPS and absolute error relative to "unchanged" (below 1 is better).
+    Forecasts are adjusted for later splits and dividends. If a run forecast more than once from
+    the same day, the last forecast before the outcome counts. Later ones are counted apart.
 
-    Where several sources have a series of the same name, its source stands behind the name.
-
-    Series whose bands have stopped covering are marked with "!" and named. A sequential test finds
-    them, with less than one false mark a month over all series where bands hold.
+    Series whose bands have stopped covering are marked with "!" and named, on average with less
+    than one false mark a month over all series together.
 
     \b
     Examples:
       forecaster scorecard
       forecaster scorecard AAPL MSFT --run tech-weekly
-      forecaster scorecard --span month
-      forecaster scorecard --source yahoo
+      forecaster scorecard --span month --source yahoo
       forecaster scorecard --output scores.csv --report scorecard.html
     """
     file = output and check_output(output, overwrite=overwrite)

@@ -30,9 +30,8 @@ def tickers(*, home: "Home") -> None:
 def retire(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
     """Say that no more rows of tickers are to come: delisted, renamed or given up.
 
-    `ingest` no longer misses them, and `predict --all` leaves them out. Their rows and their record
-    are kept, and `fit` and `evaluate` use them while the source has them. When later rows arrive,
-    they are back.
+    `ingest` no longer misses them, and `predict --all` leaves them out. Rows and record are kept,
+    and `fit` and `evaluate` use them while the source has them. Later rows bring them back.
 
     \b
     Example:
@@ -70,10 +69,9 @@ def restore(*, names: tuple[str, ...], source: str | None, home: "Home") -> None
 def rename(*, old: str, new: str, source: str | None, home: "Home") -> None:
     """Say that a ticker has another name; its history, network and record follow.
 
-    Rows that the source still has under the old name belong to the new one if they are before the
-    first one under that; later ones are another series, which keeps the old name. If rows are
-    stored under the new name already, the older rows are put in front of them. Nothing is changed
-    if these are another series: if both have rows on the same days, with other values.
+    Rows that the source still has under the old name are put in front of those under the new one.
+    Later rows under the old name are another series. Nothing is changed if both names have
+    different values on the same days: they are two series.
 
     \b
     Example:
