@@ -203,7 +203,7 @@ def squares_of(
 def states_of(
     values: Values, lengths: Lengths, space: Space, initial: Float[np.ndarray, "series state"]
 ) -> Float[np.ndarray, "series time state"]:
-    """Return the state after each value; after the last one it stays as it is.
+    """Return the state after each value; padding repeats the last state.
 
     ``space``: a model for each series.
     """

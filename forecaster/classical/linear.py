@@ -2,7 +2,7 @@
 
 Forecasts are counted from the mean of the latest season. The features are the latest values, means
 over longer windows and, for each season, the recent values at the phase that is forecast. The
-least-squares weights of a series are drawn to those of its panel, as by further rows (a conjugate
+least-squares weights of a series are shrunk towards the panel's, as by further rows (a conjugate
 prior: Lindley & Smith 1972, Journal of the Royal Statistical Society B 34). Large errors count less
 (Huber 1964, Annals of Mathematical Statistics 35). Direct models: Marcellino, Stock & Watson 2006,
 Journal of Econometrics 135; global ones: Montero-Manso & Hyndman 2021, International Journal of
@@ -92,7 +92,7 @@ def learn_pool(rows: Sequence[Row], seasons: Sequence[int], horizon: int, *, yea
 def fit_linear(
     rows: Sequence[Row], seasons: Sequence[int], pool: Pool, *, yearly: bool
 ) -> list[Linear]:
-    """Return the regressions of series, drawn to those of their panel."""
+    """Return the regression of each series, shrunk towards the regression of the panel."""
     fitted: list[Linear] = [Linear(np.nan, pool.weights)] * len(rows)
     for batch in batches(rows, _at_once(rows)):
         part = _Part(batch.values, batch.lengths, seasons, yearly)
@@ -142,7 +142,7 @@ class _Examples:
         self.count = known.sum(1)
 
     def solve(self, gram: np.ndarray, common: np.ndarray) -> Float[np.ndarray, "series feature"]:
-        """Return the regression of each series, drawn to that of all."""
+        """Return the regression of each series, shrunk towards the common one."""
         own, along = self.products()
         right = along + _OWN_ROWS * (gram @ common)
         return np.linalg.solve(own + _OWN_ROWS * gram, right[..., None])[..., 0]
@@ -235,7 +235,7 @@ def _before(values: Values, back: int) -> Values:
 
 
 def _mean(values: Sequence[Values]) -> Values:
-    """Return the mean of those values that are known; NaN where none is."""
+    """Return the mean of the finite values; NaN where there is none."""
     known = np.isfinite(values)
     count = known.sum(0)
     total = np.where(known, values, 0.0).sum(0)

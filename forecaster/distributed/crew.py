@@ -166,10 +166,9 @@ class Crew:
                 self._asked[started] = worker
 
     def _next(self, worker: _Worker, waiting: list[_Part], fresh: Iterator[_Part]) -> _Part | None:
-        """Return the next part for a worker: one that was lost on other machines, or a new one.
+        """Return the next part for a worker: one that another machine lost, or a new one.
 
-        A part that was lost on this machine is tried here again only if it was lost on all that
-        are ready.
+        A machine that lost a part gets it again only if all ready machines lost it.
         """
         nodes = {one.node.id for one in self._workers if one.ready}
         for part in waiting:

@@ -49,7 +49,7 @@ def near(known: Iterable[str], name: str) -> list[str]:
 
 
 def hint_of_zeros(known: Iterable[str], names: Iterable[str]) -> str:
-    """Return the advice for a name that another is but for leading zeros; empty where none is."""
+    """Return advice for a name that lacks the leading zeros of a known one; else an empty text."""
     known = list(known)
     for name in names:
         if alike := next((one for one in known if _same_number(one, name)), None):

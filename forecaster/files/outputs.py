@@ -28,7 +28,7 @@ TABLES = {
 PICTURES = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
 PAGES = {".html": "html", ".htm": "html"}
 DATABASE = "sql:"
-"""What the name of a table in a database begins with, where an output may be one."""
+"""The prefix of an output that is a table of a database."""
 _URL = re.compile(r"[a-zA-Z][\w+.:-]*://")
 _OWN = Path("/dev/fd")
 FORMATS = tuple(dict.fromkeys(TABLES.values()))

@@ -7,7 +7,7 @@ from forecaster.forecasting.methods import FORECAST_BY, Method
 
 CLASSICAL = Method.ETS, Method.THETA, Method.CES
 COMPONENTS = (*CLASSICAL, "linear", "patterns")
-"""Those of the combination that are compared by themselves."""
+"""The components of the combination that are also compared by themselves."""
 COVERAGE, COMBINATION_COVERAGE = "coverage-80", "combination_coverage-80"
 """The columns of reports with the share of outcomes in bands of 80 %."""
 SEASONAL_NAIVE = "seasonal_naive"

@@ -315,7 +315,7 @@ def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _plain(part: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of the table, those of text as text."""
+    """Return the columns of the table; columns of text become text."""
     return part[list(COLUMNS)].astype(dict.fromkeys(_TEXTS, str))
 
 

@@ -36,7 +36,7 @@ _KINDS = (
 class RemoteOutput(Output):
     """An object of a store that may be written, as returned by :func:`check_remote_output`.
 
-    ``url``: of the object; ``system``: the file system of fsspec that has it, as ``key``
+    ``url``: of the object; ``system``: the fsspec file system; ``key``: the object's path in it
     """
 
     url: RemoteUrl = dataclasses.field(kw_only=True)

@@ -63,7 +63,7 @@ def lagged(z: Steps, season: int, horizon: int, more: int = 0) -> Ahead:
 
 
 def by_target_step(forecasts: Ahead) -> Ahead:
-    """Return forecasts by the step that they are for, rather than made at; NaN for none."""
+    """Return forecasts by target step instead of by origin; NaN where there is none."""
     *_, steps, horizon = forecasts.shape
     padded = np.full((*forecasts.shape[:-2], steps + horizon, horizon), np.nan)
     padded[..., horizon:, :] = forecasts

@@ -5,8 +5,8 @@ unchanged to later data, like the networks. Its quantiles are normal; their devi
 mean square of all errors ``h`` steps ahead that are known at an origin. So bands hold even where a
 model is wrong; but some of the errors are those it was fitted to.
 
-``ets``, ``theta`` and ``ces`` take all series at once, and return forecasts of each as those of
-:mod:`forecaster.evaluation.baselines.simple` do.
+``ets``, ``theta`` and ``ces`` take all series at once, and return forecasts of each, like the
+functions of :mod:`forecaster.evaluation.baselines.simple`.
 
 ``croston``, ``sba``, ``tsb`` and ``adida`` forecast the mean demand. Series of whole numbers get
 the quantiles of a negative binomial distribution with this mean and the mean square of the errors

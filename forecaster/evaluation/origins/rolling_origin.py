@@ -485,7 +485,7 @@ def write_tables(
 
 
 def _beside_peers_of(model: Model, panel: Panel) -> Panel:
-    """Return a panel that has the peers of several models with those of one of them."""
+    """Return a panel with only the peers of this model, of those of several models."""
     known = () if panel.peers is None else panel.peers.ids
     own = tuple(name for name in model.peers if name in known)
     if panel.peers is None or not own or own == known:

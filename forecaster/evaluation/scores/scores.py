@@ -135,7 +135,7 @@ def _latest_rungs(frame: pd.DataFrame) -> pd.Series:
 
 
 def horizon_of(frame: pd.DataFrame) -> pd.Series:
-    """Return the horizon of each row: its number among those of its cutoff, by ``ds``."""
+    """Return the horizon of each row: its rank by ``ds`` among the rows of a series and cutoff."""
     ordered = frame[["unique_id", "ds", "cutoff"]].reset_index(drop=True).sort_values("ds")
     ahead = ordered.groupby(["unique_id", "cutoff"], sort=False).cumcount() + 1
     return pd.Series(ahead.sort_index().to_numpy(), frame.index)

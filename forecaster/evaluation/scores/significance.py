@@ -52,7 +52,7 @@ def slowest_cosines(losses: np.ndarray, lags: int = 0) -> np.ndarray:
     ``losses`` (cutoff, ...); the result has the axes (cosine, ...), the constant first.
 
     With equal forecasts, all coefficients of a difference between losses have the mean zero and,
-    nearly, the same variance: that of its mean, times the number of cutoffs.
+    nearly, the same variance: the number of cutoffs times the variance of the mean difference.
     """
     from scipy.fft import dct
 

@@ -1,10 +1,10 @@
-"""One calibration of all series: how much wider outcomes lie around the forecasts than these say.
+"""One calibration of all series: by which factor must forecast distributions be widened?
 
-Every past outcome has a normal score under its forecast distribution: 0 at the median, -1.28 at the
-10 % quantile. The spread of scores is above 1 where forecasts were too sure. It is that of all
-series by step ahead, at the fit, times one factor of each series in the long run, times one of its
-latest origins. Each is shrunk to its expected value, so that bands follow a change of regime with
-little noise. Errors h steps ahead overlap, so that h of them count as one.
+Every past outcome has a normal score under the distribution that was forecast: 0 at the median,
+-1.28 at the 10 % quantile. The spread of scores is above 1 where forecasts were too sure. It is the
+product of three factors: by step ahead, over all series, at the fit; of each series in the long
+run; and of the series' latest origins. Each factor is shrunk to its expected value, so that bands
+follow a change of regime with little noise. Errors h steps ahead overlap: h of them count as one.
 
 Median, bands, probabilities and paths come from the forecast distribution with this spread.
 Without networks, its tails are those of all series' scores where these are heavier: prices of a

@@ -51,7 +51,7 @@ class Units(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Counted(Distribution):
-    """Distributions of which those of some series are of counts.
+    """Distributions of forecasts, some of them of counts.
 
     ``units``: which series, and their units
     """

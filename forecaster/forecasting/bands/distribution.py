@@ -24,7 +24,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 ByHorizon: TypeAlias = Float[Array, "*batch horizon"]
 
 FARTHEST = 8.0
-"""Where normal scores are clipped."""
+"""The largest size of a normal score."""
 _MIN_DOF = 2.1  # above 2, so that the variance exists
 _AT_START = 3.0  # what is added to the trained constants, which are 0 at first
 _NORMAL = 1e4  # degrees of freedom of a distribution that is as good as normal

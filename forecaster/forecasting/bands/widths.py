@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 KNOTS = np.linspace(0.0, 4.0, 17)
-"""The normal scores at which tails are known; beyond the last one they are as far out as there."""
+"""The normal scores at which tails are measured; the last value also holds beyond the last knot."""
 FARTHEST_TAIL = 1e3
 """The farthest that tails reach."""
 

@@ -89,11 +89,11 @@ def train(
 def untrained(
     config: Config, features: int, network: OwnNetwork | None, pooled: Pooled | None
 ) -> Networks:
-    """Return networks of no series, where none has rows enough.
+    """Return networks of no series, for a panel without a series that is long enough.
 
     - ``features``: the number of features of a step
     - ``network``: a user's own class, which the config's model names
-    - ``pooled``: those that the networks of other series start from
+    - ``pooled``: the common start of the networks
     """
     shapes = param_shapes(config, features, network)
     params = jax.tree.map(

@@ -53,9 +53,8 @@ def adjust(
 
     - ``names``: the series, in any spelling; None: all series with a proposal
     - ``source``: the source whose store has the series; None: the only source
-    - ``undo``: forget the adjustments of these series instead, so that their rows are as they were
-      delivered
-    - ``dismiss``: leave the rows as they are instead, and do not propose the adjustments again
+    - ``undo``: instead, forget the adjustments of these series
+    - ``dismiss``: instead, change no row, and do not propose the adjustments again
     - ``on_wait(message)``: called if another process is updating the same store
 
     Raises UsageError if the source is not stored, or if a series has nothing proposed or kept.

@@ -20,11 +20,11 @@ _NEVER = np.iinfo(np.int32).max
 def repeated_later(
     values: Mapping[str, np.ndarray], positions: np.ndarray
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the rows of a series whose prices equal those of one of the next sessions.
+    """Yield the rows of a series that repeat in one of the next sessions.
 
-    Of each: its position in time, that of the first later row with these prices, and that of the
-    first one with the same volume, too; never if there is none. Rows whose original is too far
-    away, in a series with long gaps, are left out.
+    Yields three positions in time: of the row, of the first later row with the same prices, and of
+    the first later row with the same volume as well (``_NEVER`` if there is none). Repetitions too
+    far away, in a series with long gaps, are left out.
 
     - ``values``: the channels, each (row,)
     - ``positions`` (row,): of the rows in time

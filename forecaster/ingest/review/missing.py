@@ -11,7 +11,7 @@ def count_gaps(times: np.ndarray, frequency: Frequency, symbol: str | None = Non
 
     - ``times``: of the rows, sorted
     - ``frequency``: of the series
-    - ``symbol``: that of daily prices, which lack sessions of their exchange
+    - ``symbol``: of daily prices, whose gaps are counted by the sessions of their exchange
     """
     if frequency.alias == "step":
         return max(0, int(times[-1] - times[0]) // max(1, frequency.step) + 1 - len(times))

@@ -112,7 +112,7 @@ class Remote(Whole):
     def _name_below(self, base: str, path: str) -> str:
         """Return the name of a remote file below a folder. Raises DataError for one that leaves it.
 
-        The names of objects are any text; as those of copies they must not lead elsewhere.
+        An object may have any name, such as ``../x``; its copy must stay in the folder.
         """
         name = path.removeprefix(base).lstrip("/")
         if re.search(r"(^|/)\.{0,2}(/|$)|[\\:\0]", name) or not path.startswith(base):

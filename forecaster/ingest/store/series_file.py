@@ -118,8 +118,8 @@ def sha256(raw: bytes) -> str:
 def arrays(raw: bytes, corrections: Corrections) -> Arrays:
     """Return a series' file as arrays, corrected, without dividends and splits.
 
-    The hash of the bytes must be known to be right. So the checksums and sizes of pages, which
-    :func:`read_parquet_file` verifies, are not: that would take twice as long as reading them.
+    The caller has checked the hash of the bytes. So the checksums and sizes of pages are not
+    verified again, as :func:`read_parquet_file` does: this would take twice as long as reading.
 
     Raises OSError or ValueError for another kind of file.
     """

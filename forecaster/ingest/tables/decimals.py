@@ -111,10 +111,10 @@ def to_numbers(
 
 
 def plain_cells(column: pd.Series) -> pd.Series:
-    """Return a column with what is neither text nor a number as text, so that it is no number.
+    """Return a column in which all that is neither text nor a number has become text.
 
     Yes and no, complex numbers, times, durations and bytes would otherwise become numbers. Whole
-    numbers beyond those of floats become text such as 1e400.
+    numbers that are too large for a float become the text 1e400.
     """
     kind = column.dtype
     if pd.api.types.is_string_dtype(kind) and not pd.api.types.is_object_dtype(kind):

@@ -73,9 +73,10 @@ def show_times(times: Iterable[object]) -> list[str]:
 
 
 def dates_of_numbers(numbers: Int[np.ndarray, " row"]) -> pd.Series | None:
-    """Return 20240328 as that day and 202403 as its month's first; None for other whole numbers.
+    """Return the dates of numbers such as 20240328 and 202403; None for other whole numbers.
 
-    At least half of the numbers are such days or months; the others become NaT.
+    202403 becomes the first of March. If at least half of the numbers are such dates, the others
+    become NaT.
     """
     codes, kinds = pd.factorize(numbers)
     text = pd.Series(kinds).astype(str)

@@ -287,7 +287,7 @@ def _rows_of_usual(
 
 
 def _deviance(z: Steps, combination: Ahead, prior: CountPrior) -> float:
-    """Return the mean Poisson deviance, but for a constant, of means made in the later half."""
+    """Return the mean Poisson deviance of the means in the later half, less a constant."""
     made = _shrunk(z, _own_mean(z, combination, prior.decay, prior.share), prior)
     made[: len(z) // 2 - 1] = np.nan
     made = np.maximum(by_target_step(made), 1e-3)

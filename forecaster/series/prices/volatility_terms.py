@@ -38,7 +38,7 @@ OWN_TERMS = (
 )  # fmt: skip
 STATE_TERMS = ("market today", "market's quarter", "market's move", "market's falls")
 INDEX_TERMS = (*STATE_TERMS, "distance")
-"""Of each declared index."""
+"""The terms of a declared index."""
 _DAY, _MONTH, _QUARTER, _YEARS = 1, 20, 60, 500  # half-lives, in rows
 _YEAR = 200
 _AHEAD = 5  # rows in which reports are looked for, whatever the horizon, as weights are reused

@@ -29,7 +29,7 @@ _SMALL_WORK = 2**19
 
 
 class AllAtOnce:
-    """A function of one member as one program of all, by ``vmap``; a call is one dispatch of JAX.
+    """A program that maps a function over all members, by ``vmap``; a call is one dispatch of JAX.
 
     It takes trees of arrays (member, ...) or :class:`Shared`, and may be called inside ``jit``,
     ``grad``, ``vmap`` and ``scan``.
