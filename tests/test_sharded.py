@@ -142,14 +142,14 @@ def test_forecasts_are_those_of_one_piece_and_one_ticker_opens_one_shard(
 
 
 def test_a_shard_that_cannot_forecast_holds_up_no_other(sharded, monkeypatch):
-    from forecaster.pipeline import predict_run as predicting
+    from forecaster.forecasting.predicting import predicting
 
     match_panel = predicting.match_panel
 
-    def refused(model, panel):
+    def refused(model, panel, **more):
         if "CCC" in panel.ids:
             raise ModelError("no forecast can be made: CCC: its rows are a week apart")
-        return match_panel(model, panel)
+        return match_panel(model, panel, **more)
 
     monkeypatch.setattr(predicting, "match_panel", refused)
     done = run("predict", "--all", "--format", "csv", "--home", sharded)
@@ -293,7 +293,7 @@ def test_the_store_is_locked_while_shards_of_it_train_and_the_help_says_so(
     data, tmp_path, monkeypatch
 ):
     said = " ".join(run("fit", "--help").stdout.split())
-    assert "only one fit in shards (--memory) per source, since it keeps the stored" in said
+    assert "at the same time, but only one in shards (--memory) per source" in said
     held = []
 
     def watched(self):
