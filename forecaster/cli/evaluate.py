@@ -112,7 +112,8 @@ def evaluate(
     if resume is not None:
         refuse_others(ctx, "resume", "continues with the options given at first", "ray")
         with working("evaluate", ray) as work:
-            return _finish(resume_evaluation(home, resume or None, _calls(work, None)))
+            evaluation = resume_evaluation(home, resume or None, _calls(work, None))
+        return _finish(evaluation)
 
     checked = Config.from_dict(settings, ctx.params["config"] or "options")
     names = [name.strip() for name in baselines.split(",") if name.strip()]

@@ -18,16 +18,14 @@ from forecaster.cli.shared import (
     groups_option,
     home_option,
     overwrite_option,
-    read_by,
     refuse,
     say,
     was_given,
 )
-from forecaster.files import FORMATS, Output, is_database
+from forecaster.files import FORMATS, Output, from_text, is_database
 
 if TYPE_CHECKING:
     from forecaster.files import Home
-    from forecaster.forecasting import GroupWeights
     from forecaster.ingest import Groups
     from forecaster.pipeline import Prediction
 
@@ -72,8 +70,7 @@ _DRAWN = 5  # most series in a picture
     "--paths", "n_paths", type=click.IntRange(1),
     help="Draw this many sample paths of all series together, instead of bands.",
 )  # fmt: skip
-@click.option("--sum", "sums", metavar="FILE.csv", callback=read_by("read_weights"),
-              help="Forecast the sums of groups instead, such "
+@click.option("--sum", "sums", metavar="FILE.csv", help="Forecast the sums of groups instead, such "
               "as portfolios or regions: a CSV with the columns ticker, group and, if "
               "wanted, weight.")  # fmt: skip
 @click.option(
@@ -114,7 +111,7 @@ def predict(
     output: str | None,
     overwrite: bool,
     n_paths: int | None,
-    sums: "GroupWeights | None",
+    sums: str | None,
     end: datetime | None,
     report: Path | None,
     groups: "Groups | None",
@@ -156,13 +153,17 @@ def predict(
 
     levels, quantiles = check_levels(level), check_quantiles(quantile)
     asked = outputs.quantiles(levels if was_given(ctx, "level") else (), quantiles)
+    weights = None
     if sums is not None:
-        tickers = tuple(dict.fromkeys(name for its in sums.values() for name in its))
+        from forecaster.ingest import read_weights
+
+        weights = read_weights(from_text(sums))
+        tickers = tuple(dict.fromkeys(name for its in weights.values() for name in its))
     pictured = outputs.page is not None or outputs.picture is not None
     result = predict_from_home(
         home, None if everything else tickers, levels,
         run=more["run"], newcomers=more["newcomers"], max_late=more["max_late"], end=end,
-        n_paths=n_paths, sums=sums, covariates=covariates_of(ctx.params), on_notice=say,
+        n_paths=n_paths, sums=weights, covariates=covariates_of(ctx.params), on_notice=say,
         quantiles=asked,
         history=max(history or 0, _PICTURED) if pictured else 0,
     )  # fmt: skip

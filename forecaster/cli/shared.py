@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from forecaster.files import Home
-    from forecaster.ingest import Columns, CovariateFiles, Membership, Source
+    from forecaster.ingest import Columns, CovariateFiles, Groups, Membership, Source
     from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
@@ -135,21 +135,16 @@ def read_tickers(
     return tickers, membership
 
 
-def read_by(reader: str) -> Callable[..., Any]:
-    """Return a callback of an option that names a file; ``reader``: a function of ``ingest``."""
-
-    def read(ctx: click.Context, option: click.Parameter, value: str | None) -> Any:
-        from forecaster import ingest
-
-        return None if value is None else getattr(ingest, reader)(from_text(value))
-
-    return read
-
-
 def groups_option(use: str) -> Callable[..., Any]:
     """Return ``--groups``, passed on as Groups; ``use``: of the groups, in its help."""
+
+    def read(ctx: click.Context, option: click.Parameter, value: str | None) -> "Groups | None":
+        from forecaster.ingest import read_groups
+
+        return None if value is None else read_groups(from_text(value))
+
     return click.option(
-        "--groups", metavar="FILE.csv", callback=read_by("read_groups"),
+        "--groups", metavar="FILE.csv", callback=read,
         help=f"Groups {use}, such as sectors: a CSV with the columns ticker and group.",
     )  # fmt: skip
 
