@@ -143,7 +143,7 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_pages_are_left_out_where_the_tables_are_too_large_for_them(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("forecaster.machine.available.free_memory", lambda: 10**4)
+    monkeypatch.setattr("forecaster.machine.free_memory", lambda: 10**4)
     done = run(*evaluating(data), "--home", tmp_path, "--output", tmp_path / "out")
     assert done.exit_code == 3 and "No figures and no report: the tables of 5 series" in done.stderr
     assert f"Tables: {tmp_path / 'out'}" in done.stdout and "Point forecasts" in done.stdout

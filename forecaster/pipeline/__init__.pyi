@@ -1,3 +1,6 @@
+from .beginning import Callbacks as Callbacks
+from .beginning import DataRequest as DataRequest
+from .beginning import OnTraining as OnTraining
 from .budget import parse_memory as parse_memory
 from .estimator import Forecaster as Forecaster
 from .evaluating import evaluate_from_home as evaluate_from_home
@@ -18,6 +21,3 @@ from .pruning import prune as prune
 from .remote_output import RemoteOutput as RemoteOutput
 from .remote_output import check_forecast_output as check_forecast_output
 from .remote_output import check_remote_output as check_remote_output
-from .requests import Callbacks as Callbacks
-from .requests import DataRequest as DataRequest
-from .requests import OnTraining as OnTraining

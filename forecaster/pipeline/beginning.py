@@ -1,20 +1,30 @@
-"""Begin a fit or an evaluation, or take up one that was interrupted."""
+"""What a fit or an evaluation asks for; begin one, or take up one that was interrupted."""
 
 import contextlib
-from collections.abc import Iterator
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.errors import UsageError
+from forecaster.errors import NoSeries, UsageError, listed, near, spelled, spellings
 from forecaster.files import Home
 from forecaster.forecasting import Config
-from forecaster.ingest import Store, check_flags, ingested, masked_rows
+from forecaster.ingest import (
+    WRONG,
+    CovariateFiles,
+    Ingested,
+    Source,
+    Store,
+    check_flags,
+    ingested,
+    masked_rows,
+    normalise,
+)
 from forecaster.machine import check_guarded
-from forecaster.pipeline.budget import Portions, portions
-from forecaster.pipeline.requests import Callbacks, DataRequest, wanted_of, with_market_of
-from forecaster.series import end_of_day, nearest_time
+from forecaster.pipeline.budget import portions
+from forecaster.series import Date, end_of_day, nearest_time
 from forecaster.storage import (
     EvaluationRequest,
     FitRequest,
@@ -22,7 +32,50 @@ from forecaster.storage import (
     data_digest,
     ids_to_read,
     tell_of_others,
+    versions,
 )
+
+OnTraining: TypeAlias = Callable[[swarm.Progress], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class DataRequest:
+    """The series to work on, and their rows.
+
+    - ``source``: where the series come from
+    - ``tickers``: the series to take; None: all that the source holds
+    - ``start``, ``end``: the first and the last day, both included; None: no limit
+    - ``covariates``: files of further data about the series
+    - ``mask``: flags whose rows are left out of training; see
+      :mod:`forecaster.ingest.review.quality`
+    """
+
+    source: Source
+    tickers: Sequence[str] | None = None
+    start: Date | None = None
+    end: Date | None = None
+    mask: Sequence[str] = WRONG
+    covariates: CovariateFiles = dataclasses.field(default_factory=CovariateFiles)
+
+
+@dataclasses.dataclass(frozen=True)
+class Callbacks:
+    """Functions that are called while series are fetched and networks trained.
+
+    - ``on_series(done, total)``: after each series that has arrived from the source
+    - ``on_wait(message)``: when the program waits for another process
+    - ``on_training(progress)``: from time to time while networks train
+    - ``on_shard(done, total)``: before each shard, if there are several
+    - ``on_begin(fit)``: when training begins, with the unfinished fit, which can be resumed
+    - ``on_notice(message)``: about other, interrupted fits, which can be resumed
+    """
+
+    on_series: Callable[[int, int], None] | None = None
+    on_wait: Callable[[str], None] | None = None
+    on_training: OnTraining | None = None
+    on_begin: Callable[[UnfinishedFit], None] = lambda fit: None
+    on_notice: Callable[[str], None] = lambda message: None
+    on_shard: Callable[[int, int], None] | None = None
 
 
 class Begun(NamedTuple):
@@ -66,19 +119,28 @@ def begun(
         )
     check_flags(data.mask)
     swarm.keep_compiled(home.programs)
+    # An index is among the series only if the user listed it. In a file it need not be a ticker.
+    named, wanted = spellings(data.tickers or ()), None
+    if data.tickers is not None:
+        others = [name for name in config.indices if spelled(named, name) is None]
+        wanted = [*data.tickers, *map(_as_ticker, others)]
     with contextlib.ExitStack() as lock:
         arrived = lock.enter_context(
             ingested(
-                home, data.source, wanted_of(data, config),
+                home, data.source, wanted,
                 start=data.start, on_series=callbacks.on_series, on_wait=callbacks.on_wait,
             )
         )  # fmt: skip
-        store = arrived.store
-        ids, config = with_market_of(arrived, data, config)
-        if data.covariates:  # features of covariates are learned from all series together
-            parts = Portions(None)
-        else:
-            parts = portions(store, ids, config, memory, executor)
+        store, ids = arrived.store, arrived.ids
+        if config.indices:
+            config = _with_market(arrived, data.source, config)
+        if wanted is not None:
+            ids = [n for n in ids if n not in config.indices or spelled(named, n) is not None]
+            if not ids:
+                raise NoSeries(arrived.skipped)
+        shard, processes = None, 1
+        if not data.covariates:  # features of covariates are learned from all series together
+            shard, processes = portions(store, ids, config, memory, executor)
         read = ids_to_read(ids, config)
         masked = masked_rows(store, read, data.mask, data.end)
         request = FitRequest(
@@ -97,13 +159,38 @@ def begun(
             covariates_sha256=data.covariates.sha256(),
             evaluation=evaluation,
             whole_source=data.tickers is None,
-            **parts._asdict(),
+            series_per_shard=shard,
+            processes=processes,
+            versions=versions(config.precision),
         )
-        tell_of_others(home, callbacks.on_notice or (lambda message: None))
+        tell_of_others(home, callbacks.on_notice)
         with UnfinishedFit.begin(home, request, run) as unfinished:
-            if callbacks.on_begin:
-                callbacks.on_begin(unfinished)
+            callbacks.on_begin(unfinished)
             yield Begun(unfinished, store, masked, lock)
+
+
+def _with_market(arrived: Ingested, source: Source, config: Config) -> Config:
+    """Return the settings with the stored names of indices. Raises UsageError if one is missing."""
+    names = spellings(arrived.ids)
+    market: list[str] = []
+    for name in config.indices:
+        if (stored := spelled(names, name)) is None:
+            why = arrived.skipped.get(spelled(spellings(arrived.skipped), name) or "")
+            there = [*arrived.ids]
+            with contextlib.suppress(UsageError):  # not every source can list its tickers
+                there = source.tickers()
+            raise UsageError(
+                f"market: {source.name} has no series {name!r}{f' ({why})' if why else ''}. There "
+                f"are e.g. {listed(near(there, name) or there)}"
+            )
+        market.append(stored)
+    return dataclasses.replace(config, market=tuple(market))
+
+
+def _as_ticker(name: str) -> str:
+    with contextlib.suppress(UsageError):
+        return normalise(name)
+    return name
 
 
 @contextlib.contextmanager
@@ -121,6 +208,5 @@ def resumed(home: Home, name: str | None, command: str, callbacks: Callbacks) ->
         store = Store.open(home, unfinished.request.source)
         lock.enter_context(store.locked(callbacks.on_wait))
         masked = unfinished.masked_rows(store)
-        if callbacks.on_begin:
-            callbacks.on_begin(unfinished)
+        callbacks.on_begin(unfinished)
         yield Begun(unfinished, store, masked, lock)

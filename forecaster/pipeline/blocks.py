@@ -1,22 +1,30 @@
-"""Read stored series for a fit or an evaluation, some at a time.
+"""Read stored series some at a time, for a fit or an evaluation, and learn what they all share.
 
 All blocks of an evaluation are on the time axis of all series, so that they have the same cutoffs.
 """
 
 import contextlib
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Int, Shaped
 
 from forecaster.errors import Kind, NoSeries, Skipped, StoreError
-from forecaster.forecasting import Config, check_search, settled_by_rows
+from forecaster.forecasting import (
+    Config,
+    changing_rows,
+    check_search,
+    settled_by_rows,
+    usable_rows,
+)
 from forecaster.ingest import Store, panel_from_store
 from forecaster.series import (
     ENDS,
+    Finding,
     Flags,
     Frequency,
     Layout,
@@ -24,7 +32,14 @@ from forecaster.series import (
     Panel,
     Time,
     check_market,
+    findings_of,
+    infer_frequency,
+    latest_times,
+    most_common,
     on_axis,
+    peers_at,
+    say_findings,
+    tells_frequency,
     union_of,
     with_peers,
 )
@@ -38,6 +53,8 @@ class Reader:
     - ``rows``: which rows to read, see :func:`forecaster.ingest.panel_from_store`
     - ``layout``, ``frequency``, ``peers``: those of all series, once they are known
     - ``held``: the panel of all series, if they are a single shard, once it has been read
+    - ``settle``: returns the settings without networks if the rows of the longest series are too
+      few for them, else the same
     """
 
     store: Store
@@ -47,6 +64,7 @@ class Reader:
     frequency: Frequency | None = None
     peers: tuple[str, ...] = ()
     held: Panel | None = None
+    settle: Callable[[Config, str, int], Config] = settled_by_rows
 
     @classmethod
     def of(cls, store: Store, request: FitRequest, **rows: Any) -> Self:
@@ -54,8 +72,7 @@ class Reader:
         rows = {"start": request.start, "end": request.end, **rows}
         firsts = [store.index.series[name].first for name in request.ids]
         whole = sum(first.lstrip("-").isdecimal() for first in firsts)  # series that count steps
-        kind = "M" if 2 * whole <= len(firsts) else "i"
-        reader = cls(store, request, rows, Layout(kind))
+        reader = cls(store, request, rows, Layout("M" if 2 * whole <= len(firsts) else "i"))
         if request.series_per_shard is not None:
             return reader
         panel = request.covariates.added_to(reader.read(request.ids))
@@ -84,16 +101,7 @@ class Reader:
         return panel.with_indices(market, forecast=ids) if market else panel
 
     def _like_all(self, panel: Panel) -> Panel:
-        if self.frequency is None:
-            return panel
-        return dataclasses.replace(panel, frequency=self.frequency)
-
-    def settled(self, target: str, most: int) -> Config:
-        """Return the settings, without networks if the longest series has too few rows for them.
-
-        ``target``: the channel that is forecast; ``most``: the rows of the longest series
-        """
-        return settled_by_rows(self.request.config, target, most)
+        return dataclasses.replace(panel, frequency=self.frequency or panel.frequency)
 
     def with_config(self, config: Config) -> Self:
         """Return a reader for other settings, which may declare no market."""
@@ -103,6 +111,11 @@ class Reader:
         request = dataclasses.replace(self.request, config=config)
         return dataclasses.replace(self, request=request, held=held)
 
+    def settled(self, target: str, most: int) -> Self:
+        """Return a reader of the same series for the settings that suit the longest of them."""
+        config = self.settle(self.request.config, target, most)
+        return self if config is self.request.config else self.with_config(config)
+
     def each_shard(self, skipped: dict[str, Skipped]) -> Iterator[Panel]:
         """Yield the panel of each shard; add unreadable series, with reasons, to ``skipped``."""
         for names in shards_of(self.request.ids, self.request.series_per_shard):
@@ -111,7 +124,7 @@ class Reader:
             except NoSeries as error:
                 skipped |= error.skipped
             except StoreError:
-                damages = self.store.damages(names) or dict.fromkeys(names, "cannot be read")
+                damages = self.store.damages(names)
                 skipped |= {n: Skipped(Kind.UNREADABLE, detail=why) for n, why in damages.items()}
             else:
                 yield panel
@@ -122,17 +135,15 @@ class Past(Reader):
     """Reads panels of some stored series for an evaluation, as they were known at its cutoffs.
 
     - ``flags``: rows are not learned from once their flag is known
-    - ``times``: the times of all series; None: not known yet
+    - ``times``: the times of all series
     - ``own``: whether each series is evaluated at its own end
     - ``target``: the channel that is forecast
     - ``lengths``, ``ends``: the number of rows and the latest time of each series
     - ``cutoff``: what was known then is learned from; None: all rows
-    - ``settle``: returns the settings without networks if the rows of the longest series up to the
-      cutoff are too few for them, else the same; None: an earlier cutoff has decided
     """
 
     flags: Flags | None = None
-    times: Shaped[np.ndarray, " time"] | None = None
+    times: Shaped[np.ndarray, " time"] = dataclasses.field(default_factory=lambda: np.zeros(0, int))
     own: bool = False
     target: str = ""
     lengths: Int[np.ndarray, " series"] = dataclasses.field(
@@ -140,14 +151,6 @@ class Past(Reader):
     )
     ends: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     cutoff: Time | Shaped[np.ndarray, ""] | None = None
-    settle: Callable[[Config, str, int], Config] | None = None
-
-    @staticmethod
-    def of_all(store: Store, request: FitRequest, flags: Flags | None, ends: str) -> "Past":
-        """Read all series once. Raises NoSeries or StoreError if there is none."""
-        past = dataclasses.replace(Past.of(store, request), flags=flags)
-        seen, same = past._scan(ends)
-        return seen if same else dataclasses.replace(past, layout=seen.layout)._scan(ends)[0]
 
     def panel(self, ids: Sequence[str]) -> Panel:
         """Read some series, without the rows that were known at the cutoff to look wrong."""
@@ -163,53 +166,46 @@ class Past(Reader):
 
         Raises NoSeries or StoreError if none of the series can be read.
         """
-        assert self.times is not None
         panel = on_axis(self.read(ids), self.times)
         if self.flags is not None:
             panel = panel.with_flags(self.flags)
         return OwnEnds.align(panel) if self.own else (panel, None)
 
-    def settled(self, target: str, most: int) -> Config:
-        """Return the settings, without networks if the longest series has too few rows for them."""
-        config = self.request.config
-        return config if self.settle is None else self.settle(config, target, most)
+    def spanned(self, aligned: str) -> Self:
+        """Read all series once; return a reader that knows their times and lengths.
 
-    def _scan(self, aligned: str) -> tuple["Past", bool]:
-        """Read all shards; return a reader that knows the times and lengths of all series.
-
-        The last result says whether each shard had the channels of all series.
+        Raises NoSeries or StoreError if there is none.
         """
         assert aligned in ENDS
         skipped: dict[str, Skipped] = dict(self.request.skipped)
-        axes: list[np.ndarray] = []
-        channels: dict[tuple[str, ...], None] = {}
-        firsts, ends = set[object](), dict[str, Any]()
-        rows, target = list[np.ndarray](), ""
+        axes, rows, target = list[np.ndarray](), list[np.ndarray](), ""
+        firsts, ends, alike = set[object](), dict[str, Any](), dict[tuple[str, ...], None]()
         for panel in self.each_shard(skipped):
             check_market(panel)
             skipped |= panel.skipped
             axes = [union_of([*axes, panel.times])]
-            channels[panel.channels] = None
+            alike[panel.channels] = None
             rows, target = [*rows, panel.mask.sum(1)], panel.target
             firsts |= set(panel.times[panel.mask.argmax(1)].tolist())
             latest = len(panel.times) - 1 - panel.mask[:, ::-1].argmax(1)
             ends |= dict(zip(panel.ids, panel.times[latest], strict=True))
         if not axes:
             raise NoSeries(skipped)
-        every = tuple(dict.fromkeys(name for part in channels for name in part))
+        layout = _layout_of(self, alike)
+        if len(alike) > 1:
+            return dataclasses.replace(self, layout=layout).spanned(aligned)
         # Times that only count the rows of each series, see :func:`forecaster.series.aligned_if`.
         counts = axes[0].dtype.kind != "M" and len(firsts) == 1 and len({*ends.values()}) > 1
-        known = dataclasses.replace(
+        return dataclasses.replace(
             self,
             request=dataclasses.replace(self.request, skipped=skipped),
-            layout=self.layout._replace(channels=every),
+            layout=layout,
             times=axes[0],
             own=aligned == "own" or (aligned == "auto" and counts and target == "y"),
             target=target,
             lengths=np.concatenate(rows),
             ends=ends,
         )
-        return known, list(channels) == [every]
 
 
 def reader_of_fit(store: Store, request: FitRequest, masked: pd.DataFrame) -> Reader:
@@ -224,6 +220,102 @@ def reader_of_fit(store: Store, request: FitRequest, masked: pd.DataFrame) -> Re
     )  # fmt: skip
     held = reader.held
     return reader if held is None else dataclasses.replace(reader, held=with_peers(held))
+
+
+class Scanned(NamedTuple):
+    """The facts about all series after each was read once.
+
+    - ``ids``: the series to train; if there are several shards, without series that cannot be
+      learned from
+    - ``trained``: the series that have networks of their own trained on them; empty if there is one
+      shard
+    - ``steps``: number of rows of the longest series to train; if there is none, of the longest
+      series that is not constant
+    - ``skipped``: the skipped series, with the reason
+    - ``first``, ``last``: the earliest and the latest time
+    - ``findings``: what a user should know of all series; ``series``: their number
+    """
+
+    ids: list[str]
+    trained: list[str]
+    steps: int
+    skipped: dict[str, Skipped]
+    first: Any
+    last: Any
+    findings: list[Finding]
+    series: int
+
+    def say(self, *, latest: bool) -> None:
+        """Warn of the findings that are about latest rows, or else of all others."""
+        say_findings([one for one in self.findings if one.of_latest == latest], self.series)
+
+
+_R = TypeVar("_R", bound=Reader)
+
+
+def scan(reader: _R) -> tuple[_R, Scanned]:
+    """Read each series once; return the facts, and a reader that knows the layout of all.
+
+    The settings of the reader are without networks if no series has rows enough for them. Raises
+    NoSeries if none of the series can be learned from. If all series are in memory together,
+    nothing has to be read twice.
+    """
+    if reader.request.series_per_shard is None:
+        panel = reader.panel(reader.request.ids)
+        reader = reader.settled(panel.target, changing_rows(panel))
+        panel, request = reader.panel(reader.request.ids), reader.request
+        scanned = Scanned(
+            list(request.ids), [], int(panel.mask.sum(1).max()), dict(request.skipped),
+            panel.times[0], panel.times[-1], findings_of(panel), len(panel.ids),
+        )  # fmt: skip
+    else:
+        reader, scanned = _scan_shards(reader)
+        if not scanned.ids:
+            target = "y" if "y" in (reader.layout.channels or ()) else "close"
+            reader, scanned = _scan_shards(reader.settled(target, scanned.steps))
+        if not scanned.ids:
+            raise NoSeries({**reader.request.skipped, **scanned.skipped})
+    scanned.say(latest=False)
+    return reader, scanned
+
+
+def _scan_shards(reader: _R) -> tuple[_R, Scanned]:
+    """Read all shards; return the facts, and a reader that knows what all series share."""
+    config, skipped = reader.request.config, dict(reader.request.skipped)
+    rows, trained, latest = dict[str, int](), list[str](), dict[str, Any]()
+    ends, findings, alike = list[Any](), list[Finding](), dict[tuple[str, ...], None]()
+    clear, unclear = Counter[Frequency](), Counter[Frequency]()  # whether rows suffice to tell it
+    longest, series = {True: 0, False: 0}, 0  # by whether a series changes
+    pooled = config.start == "pooled" and not config.is_classical
+    for panel in reader.each_shard(skipped):
+        found = usable_rows(panel, config)
+        rows |= found.rows
+        trained += found.trained
+        skipped |= found.skipped
+        for times in (panel.times[observed] for observed in panel.mask if observed.any()):
+            (clear if tells_frequency(times) else unclear)[infer_frequency(times)] += 1
+        alike[panel.channels] = None
+        ends += [panel.times[0], panel.times[-1]]
+        changes = not panel.constant().all()
+        longest[changes] = max(longest[changes], changing_rows(panel))
+        series += len(panel.ids)
+        findings += findings_of(panel)
+        if panel.target != "y" and pooled:
+            latest |= latest_times(panel)
+    known = dataclasses.replace(
+        reader, layout=_layout_of(reader, alike), frequency=most_common(clear or unclear)
+    )
+    if len(alike) > 1:  # some series look different with the layout of all series
+        return _scan_shards(known)
+    first, last = min(ends, default=0), max(ends, default=0)
+    steps = max(rows.values(), default=longest[True] or longest[False])
+    scanned = Scanned(list(rows), trained, steps, skipped, first, last, findings, series)
+    return dataclasses.replace(known, peers=peers_at(last, latest)), scanned
+
+
+def _layout_of(reader: Reader, alike: Mapping[tuple[str, ...], None]) -> Layout:
+    """Return the layout of all series, from the channels of each shard."""
+    return reader.layout._replace(channels=tuple(dict.fromkeys(n for part in alike for n in part)))
 
 
 def shards_of(ids: Sequence[str], size: int | None) -> Iterator[Sequence[str]]:

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from forecaster import swarm
 from forecaster.errors import UsageError
@@ -38,25 +37,16 @@ def parse_memory(text: str) -> int:
     return size
 
 
-class Portions(NamedTuple):
-    """How many series are trained and saved together.
-
-    - ``series_per_shard``: None: all series
-    - ``processes``: the number of processes that fit shards without networks, one shard each
-    """
-
-    series_per_shard: int | None
-    processes: int = 1
-
-
 def portions(
     store: Store,
     ids: Sequence[str],
     config: Config,
     memory: int | None,
     executor: swarm.Executor | None = None,
-) -> Portions:
-    """Decide how many of these stored series are trained at a time.
+) -> tuple[int | None, int]:
+    """Return how many of these stored series are trained and saved together; None: all.
+
+    The second number is that of processes that fit shards without networks, one shard each.
 
     - ``memory``: bytes for the fit; by default a share of the free memory
     - ``executor``: where they train; a large cluster gets larger shards, if they fit into memory,
@@ -93,7 +83,7 @@ def portions(
     lanes = 2 if executor is None or executor.is_local else sum(executor.lanes())
     most = min(fit, MOST_PER_SHARD * max(1, lanes // 2))
     if len(ids) <= most:
-        return Portions(None)
+        return None, 1
     each_shard = math.ceil(len(ids) / math.ceil(len(ids) / most))
     processes = (budget - _PROGRAM) // (_PROCESS + each_shard * each // _WITHOUT_NETWORKS)
-    return Portions(each_shard, max(1, min(processes, cores())))
+    return each_shard, max(1, min(processes, cores()))

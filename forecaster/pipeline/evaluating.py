@@ -1,27 +1,18 @@
 """Evaluate the series of a source, and continue an evaluation that was interrupted."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 
 from forecaster.errors import DataError, ModelError
-from forecaster.evaluation import (
-    BacktestOptions,
-    Evaluation,
-    Provenance,
-    check_folder,
-)
+from forecaster.evaluation import BacktestOptions, Evaluation, Provenance, check_folder
 from forecaster.files import Home, as_text, atomic, from_text
 from forecaster.forecasting import Config
-from forecaster.ingest import Groups, Membership, flags_of
-from forecaster.pipeline.beginning import Begun, begun, resumed
-from forecaster.pipeline.measuring import Calls, Job, evaluate_shards
-from forecaster.pipeline.requests import DataRequest
+from forecaster.pipeline.beginning import Begun, DataRequest, begun, resumed
+from forecaster.pipeline.measuring import Calls, evaluate_shards
 from forecaster.storage import EvaluationRequest, ids_to_read
-
-_OBJECTS = ("membership", "groups")  # options that are no plain values
 
 
 def evaluate_from_home(
@@ -55,14 +46,15 @@ def evaluate_from_home(
     atomic.sweep(home.evaluations)
     folder = (folder or home.new_evaluation()).resolve()
     check_folder(folder, overwrite=overwrite)
-    asked = EvaluationRequest(as_text(folder), overwrite, _plain(options))
+    plain = msgspec.to_builtins(options, enc_hook=_to_plain)
     with begun(
         home, data, config, options.seed,
-        evaluation=asked, memory=memory, executor=calls.executor, callbacks=calls.fetching,
+        evaluation=EvaluationRequest(as_text(folder), overwrite, plain),
+        memory=memory, executor=calls.executor, callbacks=calls.fetching,
     ) as work:  # fmt: skip
         if options.groups:
             options.groups.of(work.unfinished.request.ids)  # raises before the work begins
-        return _evaluate(work, asked, options, calls)
+        return _evaluate(work, calls)
 
 
 def resume_evaluation(home: Home, name: str | None, calls: Calls) -> Evaluation:
@@ -73,29 +65,25 @@ def resume_evaluation(home: Home, name: str | None, calls: Calls) -> Evaluation:
     several; ModelError if data or program have changed since.
     """
     with resumed(home, name, "evaluate", calls.fetching) as work:
-        asked = work.unfinished.request.evaluation
-        if asked is None:
-            name = work.unfinished.name
-            raise ModelError(f"{name}: is not an evaluation, although its name says so")
-        check_folder(from_text(asked.folder), overwrite=asked.overwrite)
-        return _evaluate(work, asked, _options(asked.options), calls)
+        return _evaluate(work, calls)
 
 
-def _evaluate(
-    work: Begun, asked: EvaluationRequest, options: BacktestOptions, calls: Calls
-) -> Evaluation:
+def _evaluate(work: Begun, calls: Calls) -> Evaluation:
     """Do the remaining work of an evaluation, and remove its unfinished folder."""
     unfinished, request = work.unfinished, work.unfinished.request
+    if (asked := request.evaluation) is None:
+        raise ModelError(f"{unfinished.name}: is not an evaluation, although its name says so")
+    folder = from_text(asked.folder)
+    check_folder(folder, overwrite=asked.overwrite)
+    options = msgspec.convert(asked.options, BacktestOptions, dec_hook=_from_plain)
     digest = work.store.index.digest(ids_to_read(request.ids, request.config))
     origin = Provenance(
         source=request.source, data_sha256=digest, mask=request.mask, stale=dict(request.stale)
     )
-    flags = flags_of(work.store.flags(), request.mask) if request.mask else None
     try:
         evaluation = evaluate_shards(
-            Job(work, flags, options, calls), from_text(asked.folder), origin.stamped(),
-            overwrite=asked.overwrite,
-        )  # fmt: skip
+            work, options, calls, folder, origin.stamped(), overwrite=asked.overwrite
+        )
     except DataError as error:
         if not getattr(error, "lost", ()):
             unfinished.discard()  # the same error would end another try
@@ -104,28 +92,15 @@ def _evaluate(
     return evaluation
 
 
-def _plain(options: BacktestOptions) -> dict[str, Any]:
-    """Return the options of an evaluation as values that JSON can store."""
-    spans, groups = options.membership and options.membership.spans, options.groups
-    return {
-        **{name: value for name, value in vars(options).items() if name not in _OBJECTS},
-        "spans": spans
-        if spans is None
-        else [
-            [str(name), start.isoformat(), end.isoformat()]
-            for name, start, end in spans.itertuples(index=False)
-        ],
-        "groups": None if groups is None else [as_text(groups.path), dict(groups.group)],
-    }
+def _to_plain(value: Any) -> Any:
+    """Return the spans of a membership or a path of an evaluation's options as plain values."""
+    if isinstance(value, pd.DataFrame):
+        return value.astype(str).to_dict("list")
+    return as_text(value)
 
 
-def _options(plain: Mapping[str, Any]) -> BacktestOptions:
-    """Return the options of :func:`_plain`."""
-    rest = {**plain, "baselines": tuple(plain["baselines"])}
-    spans, groups = rest.pop("spans"), rest.pop("groups")
-    if spans is not None:
-        rows = [(name, pd.Timestamp(start), pd.Timestamp(end)) for name, start, end in spans]
-        rest["membership"] = Membership(pd.DataFrame(rows, columns=["unique_id", "start", "end"]))
-    if groups is not None:
-        rest["groups"] = Groups(from_text(groups[0]), groups[1])
-    return BacktestOptions(**rest)
+def _from_plain(kind: type, value: Any) -> Any:
+    """Return what :func:`_to_plain` was given."""
+    if kind is pd.DataFrame:
+        return pd.DataFrame(value).astype(dict.fromkeys(("start", "end"), "datetime64[ns]"))
+    return from_text(value)

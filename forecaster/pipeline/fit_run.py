@@ -23,10 +23,8 @@ from forecaster.forecasting import (
     prepared,
     widths_of,
 )
-from forecaster.pipeline.beginning import Begun, begun, resumed
-from forecaster.pipeline.blocks import reader_of_fit
-from forecaster.pipeline.requests import Callbacks, DataRequest
-from forecaster.pipeline.scanning import Scanned, scan
+from forecaster.pipeline.beginning import Begun, Callbacks, DataRequest, begun, resumed
+from forecaster.pipeline.blocks import Scanned, reader_of_fit, scan
 from forecaster.pipeline.train_run import train_shards
 from forecaster.series import findings_in_words, show_time
 from forecaster.storage import Run, SavedPart, save_shards
@@ -88,8 +86,6 @@ def fit_to_home(
     memory is too small or cannot be limited, WriteError if nothing can be written.
     """
     began, callbacks = time.perf_counter(), callbacks or Callbacks()
-    if run is not None:
-        home.check_new_name(run, fits=False)
     with begun(
         home, data, config, seed,
         tune=tune, run=run, memory=memory, executor=executor, callbacks=callbacks,

@@ -15,7 +15,7 @@ import multiprocessing
 import os
 import signal
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -24,13 +24,20 @@ from typing import Any, NamedTuple
 
 from forecaster import swarm
 from forecaster.errors import ForecasterError, NoSeries
-from forecaster.forecasting import Common, Config, Sampling, fit_part, learn_common
+from forecaster.forecasting import Common, Sampling, fit_part, learn_common
 from forecaster.machine import cores, end_with_parent
-from forecaster.pipeline.blocks import Reader, shards_of
-from forecaster.pipeline.requests import Callbacks, OnTraining
-from forecaster.pipeline.scanning import Scanned
+from forecaster.pipeline.beginning import Callbacks, OnTraining
+from forecaster.pipeline.blocks import Reader, Scanned, shards_of
 from forecaster.series import Panel
-from forecaster.storage import SavedPart, UnfinishedFit, read_part, save_part
+from forecaster.storage import (
+    FitRequest,
+    SavedPart,
+    UnfinishedFit,
+    checkpoint_of,
+    forget_checkpoint,
+    read_part,
+    save_part,
+)
 
 WORTH_PROCESSES = 2_000
 """The fewest series for which further processes are started, each of which takes seconds."""
@@ -42,19 +49,24 @@ def train_shards(
     unfinished: UnfinishedFit,
     executor: swarm.Executor | None,
     callbacks: Callbacks,
+    training: int = 0,
 ) -> list[SavedPart]:
     """Fit all shards that are not finished yet; return all shards.
 
-    ``executor``: where the networks of each shard train. A shard is fitted again if some of its
-    series were lost with their workers. Raises NoSeries if no series of any shard can be used.
+    - ``executor``: where the networks of each shard train
+    - ``training``: the number of the training, of several of an evaluation
+
+    A shard is fitted again if some of its series were lost with their workers. Raises NoSeries if
+    no series of any shard can be used.
     """
-    request, local = reader.request, executor is None or executor.is_local
+    request = reader.request
     names = list(shards_of(scanned.ids, request.series_per_shard))
-    folders = [unfinished.shard(number) for number in range(len(names))]
-    found = {number: read_part(folder) for number, folder in enumerate(folders)}
-    done = {number: part for number, part in found.items() if part and not part.lost}
-    waiting = [number for number in found if number not in done]
+    folders = [unfinished.shard(number, training) for number in range(len(names))]
+    parts = [read_part(each) for each in folders]
+    waiting = [number for number, part in enumerate(parts) if part is None or part.lost]
     common, processes = None, 1
+    if waiting:
+        unfinished.forget_measured()  # by other networks
     if waiting and request.series_per_shard is not None:
         sampling = Sampling.of(request.config, scanned.ids, scanned.trained, scanned.steps)
         common = learn_common(
@@ -62,81 +74,67 @@ def train_shards(
             tune=request.tune, on_progress=callbacks.on_training,
         )  # fmt: skip
         series = len(waiting) * request.series_per_shard
+        local = executor is None or executor.is_local
         if common.networks is False and local and series >= WORTH_PROCESSES:
             processes = min(request.processes, cores(), len(waiting))
-    shards = (
-        Shard(
-            reader.panel(names[number]), tuple(names[number]), request.config, request.seed,
-            request.tune, common, folders[number],
-        )
-        for number in waiting
-    )  # fmt: skip
-    made = (
-        fit_side_by_side(shards, processes)
-        if processes > 1
-        else (
-            shard.finish(unfinished.checkpoint_of(number), executor, callbacks.on_training)
-            for number, shard in zip(waiting, shards, strict=True)
-        )
-    )
+    shards = (Shard(reader.panel(names[n]), request, common, folders[n]) for n in waiting)
+    if processes > 1:
+        made = fit_side_by_side(shards, processes)
+    else:
+        made = (shard.finish(executor, callbacks.on_training) for shard in shards)
     for number in waiting:
         if callbacks.on_shard is not None and common is not None:
             callbacks.on_shard(number, len(names))
-        part = done[number] = next(made)
-        if not part.lost:  # otherwise the checkpoint serves to try the lost series again
-            unfinished.forget_checkpoint(number)
+        parts[number] = next(made)
         if common is not None:
             gc.collect()
-    parts = [done[number] for number in found]
-    if not any(part.ids for part in parts):
-        lost = [name for part in parts for name in part.lost]
+    done = [part for part in parts if part is not None]
+    if not any(part.ids for part in done):
+        lost = [name for part in done for name in part.lost]
         retry = "`forecaster fit --resume` tries the series again whose workers were lost"
-        reasons = {name: why for part in parts for name, why in part.skipped.items()}
+        reasons = {name: why for part in done for name, why in part.skipped.items()}
         raise NoSeries({**scanned.skipped, **reasons}, retry if lost else "", lost)
     if waiting and common is not None and common.pooled is not None:
-        first = waiting[0]
-        seconds = parts[first].seconds + common.pooled.seconds
-        parts[first] = parts[first]._replace(seconds=seconds)
-    return parts
+        first = done[waiting[0]]
+        done[waiting[0]] = first._replace(seconds=first.seconds + common.pooled.seconds)
+    return done
 
 
 class Shard(NamedTuple):
     """Some series that are fitted and saved together.
 
-    - ``panel``: holds the series; ``names``: those of the shard
-    - ``config``, ``seed``, ``tune``: how to fit, as for :func:`forecaster.fit`
+    - ``panel``: holds the series, and perhaps indices beside them
+    - ``request``: how to fit
     - ``common``: what all series of the fit share; None: these are all of them
     - ``folder``: the folder of the finished shard
     """
 
     panel: Panel
-    names: Sequence[str]
-    config: Config
-    seed: int
-    tune: bool
+    request: FitRequest
     common: Common | None
     folder: Path
 
     def finish(
-        self,
-        checkpoint: swarm.Checkpoint | None = None,
-        executor: swarm.Executor | None = None,
-        on_progress: OnTraining | None = None,
+        self, executor: swarm.Executor | None = None, on_progress: OnTraining | None = None
     ) -> SavedPart:
         """Fit and write the shard. Raises NoSeries if that is the end of the whole fit."""
+        request = self.request
         try:
             part = fit_part(
-                self.panel, self.config, self.seed, self.common, tune=self.tune,
-                checkpoint=checkpoint, executor=executor, on_progress=on_progress,
+                self.panel, request.config, request.seed, self.common, tune=request.tune,
+                checkpoint=checkpoint_of(self.folder), executor=executor, on_progress=on_progress,
             )  # fmt: skip
             skipped, lost = part.model.skipped, part.lost
         except NoSeries as error:
             if self.common is None and not error.lost:
                 raise  # there is nothing to keep, and nothing to try again
             part, skipped, lost = None, error.skipped, error.lost
-        members = set(self.names)  # the panel may hold an index beside them
+        members = set(request.ids)  # the panel may hold an index beside them
         own = {name: why for name, why in skipped.items() if name in members}
-        return save_part(self.folder, part, own, lost)
+        saved = save_part(self.folder, part, own, lost)
+        if not lost:  # otherwise the checkpoint serves to try the lost series again
+            forget_checkpoint(self.folder)
+        return saved
 
 
 def fit_side_by_side(shards: Iterable[Shard], processes: int) -> Iterator[SavedPart]:

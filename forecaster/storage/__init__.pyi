@@ -12,6 +12,7 @@ from .runs.prices import under_new_names as under_new_names
 from .runs.request import EvaluationRequest as EvaluationRequest
 from .runs.request import FitRequest as FitRequest
 from .runs.request import data_digest as data_digest
+from .runs.request import versions as versions
 from .runs.run import Run as Run
 from .runs.run import ids_to_read as ids_to_read
 from .runs.run import load as load
@@ -28,6 +29,8 @@ from .unfinished.parts import read_part as read_part
 from .unfinished.parts import save_part as save_part
 from .unfinished.parts import save_shards as save_shards
 from .unfinished.resuming import UnfinishedFit as UnfinishedFit
+from .unfinished.resuming import checkpoint_of as checkpoint_of
 from .unfinished.resuming import discard as discard
+from .unfinished.resuming import forget_checkpoint as forget_checkpoint
 from .unfinished.resuming import tell_of_others as tell_of_others
 from .unfinished.resuming import unfinished_fits as unfinished_fits

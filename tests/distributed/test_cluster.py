@@ -26,7 +26,7 @@ IDS = [f"network {k}" for k in range(MANY)]
 DATA = rows(make_data(), np.arange(MANY) % 11)
 FIT = {"seed": 5, "epochs": 30, "patience": 10, "hyperparams": HYPERPARAMS}
 SMALL = 100 * 2**20
-KEPT = "unfinished/*/swarm.checkpoint-0000.shard-*"
+KEPT = "unfinished/*/shards/0000.checkpoint.shard-*"
 
 
 @pytest.fixture

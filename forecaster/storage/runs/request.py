@@ -1,8 +1,4 @@
-"""The request of a fit, and what its bits depend on: ``request.json``.
-
-Its first line has the version and a hash of the rest, so that what it says is either what was
-written or an error.
-"""
+"""The request of a fit, and what its bits depend on: ``request.json``."""
 
 import dataclasses
 import hashlib
@@ -10,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pandas as pd
@@ -22,7 +18,6 @@ from forecaster.forecasting import Config
 from forecaster.ingest import CovariateFiles, Store
 from forecaster.storage.runs.run import ids_to_read
 
-_SCHEMA = 5  # version 4 named other series to learn from; the hash stood elsewhere, or nowhere
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
 
 
@@ -86,12 +81,7 @@ class FitRequest:
     whole_source: bool = False
     stale: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     evaluation: EvaluationRequest | None = None
-    # Filled in on creation, since they depend on the precision.
-    versions: Mapping[str, str] = None  # pyright: ignore[reportAssignmentType]
-
-    def __post_init__(self) -> None:
-        if cast(Mapping[str, str] | None, self.versions) is None:
-            object.__setattr__(self, "versions", versions(self.config.precision))
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -123,17 +113,13 @@ def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
 
 def write_request(path: Path, request: FitRequest) -> None:
     """Write a request, whole or not at all."""
-    said = json.dumps(msgspec.to_builtins(request)).encode()
-    head = f"{_SCHEMA} {hashlib.sha256(said).hexdigest()}\n".encode()
-    atomic.write_file(path, lambda to: to.write_bytes(head + said))
+    text = json.dumps(msgspec.to_builtins(request))
+    atomic.write_file(path, lambda to: to.write_text(text))
 
 
 def read_request(path: Path) -> FitRequest:
     """Read a request. Raises ModelError when it cannot be read, or is of another version."""
     try:
-        head, _, said = read_plain(path).partition(b"\n")
-        if head != f"{_SCHEMA} {hashlib.sha256(said).hexdigest()}".encode():
-            raise ValueError("of another version of forecaster, or not what was written")
-        return msgspec.convert(json.loads(said), FitRequest)
+        return msgspec.convert(json.loads(read_plain(path)), FitRequest)
     except (OSError, ValueError, UsageError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error

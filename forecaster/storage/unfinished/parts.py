@@ -6,7 +6,6 @@ writes it, with ``part.json`` and the scores of its series that are in the sampl
 
 import dataclasses
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from forecaster.files import Home, atomic, parse_json
 from forecaster.forecasting import Config
 from forecaster.storage.model.checking import read_bytes, widths_to_json
 from forecaster.storage.model.saving import (
+    ARRAYS,
     REST,
     as_new_run,
     load_whole,
@@ -154,11 +154,7 @@ def _copy(source: Path, to: Path, changes: dict[str, Any]) -> dict[str, Any]:
     """Put a model with changes into another folder; return what the index needs of it."""
     rest = {**read_rest(source), **changes}
     write_rest(to, rest)
-    for path in source.glob("*.safetensors"):
-        try:
-            os.link(path, to / path.name)  # on the same disk; a saved file is never changed
-        except OSError:
-            shutil.copyfile(path, to / path.name)
+    shutil.copyfile(source / ARRAYS, to / ARRAYS)
     kept = ("config", "ids", "report", "channels", "target", "frequency")
     transform = {**rest["transform"], "natures": {}}  # those of all shards would fill the memory
     return {**{name: rest[name] for name in kept}, "transform": transform}

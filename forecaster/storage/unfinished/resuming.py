@@ -1,9 +1,11 @@
 """Store unfinished fits and evaluations, so that they can be resumed after an interruption.
 
-unfinished/<name>/request.json       data, settings, seed, and versions that the bits depend on
-unfinished/<name>/swarm.checkpoint*  state of the networks of a shard in training
-unfinished/<name>/shards/            finished shards, see forecaster.storage.unfinished.parts
-unfinished/<name>/.lock              held by the process that trains
+unfinished/<name>/request.json        data, settings, seed, and versions that the bits depend on
+unfinished/<name>/shards/             finished shards, see forecaster.storage.unfinished.parts
+unfinished/<name>/shards/*.checkpoint*  state of the networks of a shard in training
+unfinished/<name>/shards-1/           those of an evaluation's next training, and so on
+unfinished/<name>/measured-0000/      measured series of an evaluation, and so on
+unfinished/<name>/.lock               held by the process that trains
 
 A folder counts as an unfinished fit from the moment it has a request until its run is saved. Its
 process holds the lock before it writes the request, so a fit that is not locked was interrupted.
@@ -13,15 +15,14 @@ import contextlib
 import dataclasses
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
 from forecaster.errors import ModelError, StoreError, UsageError, WriteError
-from forecaster.files import LOCK, FolderLock, Home, atomic, is_held, run_name
+from forecaster.files import FolderLock, Home, atomic, is_held, run_name
 from forecaster.ingest import Store, masked_rows
 from forecaster.storage.runs.request import FitRequest, data_digest, read_request, write_request
 from forecaster.storage.runs.run_index import SHARDS, shard_name
@@ -31,8 +32,7 @@ if TYPE_CHECKING:  # unfinished fits are listed without JAX
     from forecaster.swarm import Checkpoint
 
 _EVALUATION = "evaluation"  # the kind of model in the name of an unfinished evaluation
-_REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
-_TRIES = 100
+_REQUEST, _CHECKPOINT, _MEASURED = "request.json", ".checkpoint", "measured-"
 _LOOKED_AT = 0.5  # seconds to wait for a process that only tests whether a lock is free
 
 
@@ -61,33 +61,19 @@ class UnfinishedStatus(NamedTuple):
 class UnfinishedFit:
     """A fit that has begun and is not saved yet, held by this process.
 
-    No other process can resume it until this context or the process ends. ``new``: it begins in
-    this process, and is not resumed.
+    No other process can resume it until the context or the process ends.
     """
 
     folder: Path
     request: FitRequest
     lock: FolderLock = dataclasses.field(repr=False, compare=False)
-    new: bool = False
-
-    def __enter__(self) -> "UnfinishedFit":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        # A fit that was refused, or stopped before it had any progress, leaves nothing behind.
-        if error is not None and self.new and not self.has_progress and self.folder.is_dir():
-            with contextlib.suppress(WriteError):  # a later fit removes it
-                return _remove(self.folder, self.lock)
-        self.lock.release()
 
     @staticmethod
-    def begin(home: Home, request: FitRequest, run: str | None = None) -> "UnfinishedFit":
+    @contextlib.contextmanager
+    def begin(home: Home, request: FitRequest, run: str | None = None) -> "Iterator[UnfinishedFit]":
         """Begin a fit: write its request into a new folder.
+
+        If the block ends by an error before the fit has any progress, the folder is removed.
 
         ``run``: the name of its run; by default its time. Raises UsageError when a run or another
         unfinished fit has that name, WriteError when the request cannot be written.
@@ -96,26 +82,30 @@ class UnfinishedFit:
             home.check_new_name(run)
         model = _EVALUATION if request.evaluation else request.config.column.lower()
         with atomic.as_write_error(home.unfinished):
-            for _ in range(_TRIES):
+            while True:  # names differ by the millisecond; another fit may remove the parent
                 folder = home.new_unfinished(model, run)
-                # Another fit may begin in the same millisecond, or end and remove the parent.
                 with contextlib.suppress(FileExistsError, FileNotFoundError):
                     folder.mkdir(parents=True)
-                    # Another command may look at it in between, and remove it as empty.
-                    if (lock := FolderLock(folder)).try_acquire():
-                        break
-                time.sleep(0.001)
-            else:
-                raise OSError("too many fits begin at the same time")
+                    break
+            lock = FolderLock(folder)
+            lock.try_acquire()
+        unfinished = UnfinishedFit(folder, request, lock)
         try:
             write_request(folder / _REQUEST, request)
+            yield unfinished
         except BaseException:
-            _remove(folder, lock)
+            if not unfinished.has_progress:
+                with contextlib.suppress(WriteError):
+                    unfinished.discard()
             raise
-        return UnfinishedFit(folder, request, lock, new=True)
+        finally:
+            lock.release()
 
     @staticmethod
-    def find(home: Home, name: str | None = None, *, command: str = "fit") -> "UnfinishedFit":
+    @contextlib.contextmanager
+    def find(
+        home: Home, name: str | None = None, *, command: str = "fit"
+    ) -> "Iterator[UnfinishedFit]":
         """Take up a fit to resume: the one of this name, or the only one that is not running.
 
         ``command``: the command that resumes it, ``fit`` or ``evaluate``.
@@ -125,10 +115,9 @@ class UnfinishedFit:
         """
         folder, lock = _held(home, name, command)
         try:
-            return UnfinishedFit(folder, read_request(folder / _REQUEST), lock)
-        except BaseException:
+            yield UnfinishedFit(folder, read_request(folder / _REQUEST), lock)
+        finally:
             lock.release()
-            raise
 
     @property
     def name(self) -> str:
@@ -150,58 +139,54 @@ class UnfinishedFit:
 
         Raises ModelError when anything has changed since the request that the bits depend on.
         """
-        request, command = self.request, command_of(self.name)
-        masked = None
-        with contextlib.suppress(StoreError):  # the flags are out of date: the prices have changed
+        request, command, digest = self.request, command_of(self.name), ""
+        masked = pd.DataFrame()
+        with contextlib.suppress(StoreError, KeyError):  # no longer stored, or not yet reviewed
             masked = masked_rows(store, request.read, request.mask, request.end)
-            stored = set(request.read) <= set(store.ids)
-            if not stored or data_digest(store, request.read, masked) != request.data_sha256:
-                masked = None
-        changed = ["the stored data"] if masked is None else request.changed()
-        if masked is not None and not changed:
-            return masked
-        raise ModelError(
-            f"{', '.join(changed)} have changed since the {command} was interrupted, so that it "
-            f"would not end with the same bits. Restore them, or run `forecaster {command}` "
-            f"without --resume ({_how_to_discard(self.name)})"
-        )
+            digest = data_digest(store, request.read, masked)
+        changed = request.changed() if digest == request.data_sha256 else ["the stored data"]
+        if changed:
+            raise ModelError(
+                f"{', '.join(changed)} have changed since the {command} was interrupted, so that "
+                f"it would not end with the same bits. Restore them, or run `forecaster {command}` "
+                f"without --resume ({_how_to_discard(self.name)})"
+            )
+        return masked
 
-    def shard(self, number: int) -> Path:
-        """Return the folder of a finished shard."""
-        return self.folder / SHARDS / shard_name(number)
-
-    def stage(self, number: int) -> "UnfinishedFit":
-        """Return the unfinished fit of one of several trainings; the first is this itself."""
-        if number == 0:
-            return self
-        folder = self.folder / SHARDS / f"after-{shard_name(number)}"
-        with atomic.as_write_error(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        return dataclasses.replace(self, folder=folder)
+    def shard(self, number: int, training: int = 0) -> Path:
+        """Return the folder of a shard of one of several trainings."""
+        return self.folder / (f"{SHARDS}-{training}" if training else SHARDS) / shard_name(number)
 
     def measured(self, number: int) -> Path:
         """Return the folder of a measured part of an evaluation."""
-        return self.folder / SHARDS / f"measured-{shard_name(number)}"
+        return self.folder / f"{_MEASURED}{shard_name(number)}"
 
-    def checkpoint_of(self, shard: int) -> "Checkpoint":
-        """Return the checkpoint of a shard, to be resumed from if there is one."""
-        from forecaster.swarm import Checkpoint
-
-        path = self.folder / f"{_CHECKPOINT}-{shard_name(shard)}"
-        return Checkpoint(
-            path, resume=any(self.folder.glob(f"{path.name}*")),
-            replace=atomic.write_file, remove=atomic.remove_file,  # which raise WriteError
-        )  # fmt: skip
-
-    def forget_checkpoint(self, shard: int) -> None:
-        """Remove the checkpoint of a shard that is finished."""
-        for path in self.folder.glob(f"{_CHECKPOINT}-{shard_name(shard)}*"):
-            with contextlib.suppress(OSError):  # it is not used again
-                path.unlink()
+    def forget_measured(self) -> None:
+        """Remove the measured parts of an evaluation whose networks train again."""
+        for path in self.folder.glob(f"{_MEASURED}*"):
+            atomic.remove_folder(path)
 
     def discard(self) -> None:
         """Remove the fit, once its model is saved or another try would end the same way."""
         _remove(self.folder, self.lock)
+
+
+def checkpoint_of(shard: Path) -> "Checkpoint":
+    """Return the checkpoint of a shard in training, to be resumed from if there is one."""
+    from forecaster.swarm import Checkpoint
+
+    path = shard.with_name(f"{shard.name}{_CHECKPOINT}")
+    return Checkpoint(
+        path, resume=any(path.parent.glob(f"{path.name}*")),
+        replace=atomic.write_file, remove=atomic.remove_file,  # which raise WriteError
+    )  # fmt: skip
+
+
+def forget_checkpoint(shard: Path) -> None:
+    """Remove the checkpoint of a shard that is finished."""
+    for path in shard.parent.glob(f"{shard.name}{_CHECKPOINT}*"):
+        with contextlib.suppress(OSError):  # it is not used again
+            path.unlink()
 
 
 def unfinished_fits(home: Home) -> list[UnfinishedStatus]:
@@ -218,23 +203,13 @@ def discard(home: Home, name: str) -> None:
 
 
 def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
-    """Give notice of interrupted fits; those without any progress are removed."""
+    """Give notice of interrupted fits."""
     for fit in unfinished_fits(home):
-        folder = home.unfinished / fit.name
-        lock = FolderLock(folder)
-        # Another process has removed it, or it cannot be written.
-        with contextlib.suppress(OSError):
-            if not lock.try_acquire():
-                continue
-            if _progress(folder):
-                lock.release()
-                on_notice(
-                    f"Kept an interrupted fit, {_in_words(fit)}. `forecaster {fit.command} "
-                    f"--resume {fit.name}` continues it, {_how_to_discard(fit.name)}."
-                )
-            else:
-                _remove(folder, lock)
-                on_notice(f"Removed {fit.name}: it had ended before it had any progress")
+        if not fit.running:
+            on_notice(
+                f"Kept an interrupted fit, {_in_words(fit)}. `forecaster {fit.command} --resume "
+                f"{fit.name}` continues it, {_how_to_discard(fit.name)}."
+            )
 
 
 def _held(home: Home, name: str | None, command: str | None) -> tuple[Path, FolderLock]:
@@ -256,17 +231,14 @@ def _held(home: Home, name: str | None, command: str | None) -> tuple[Path, Fold
         raise UsageError(
             f"{len(found)} unfinished fits under {home}; name one, --resume NAME:{there}"
         )
-    (folder,) = found
-    lock = FolderLock(folder)
-    with atomic.as_write_error(folder):
+    lock = FolderLock(found[0])
+    with atomic.as_write_error(found[0]):
         if not lock.try_acquire(_LOOKED_AT):
             raise UsageError(
-                f"{folder.name}: this fit is still running; wait for its end, or interrupt it first"
+                f"{found[0].name}: this fit is still running; wait for its end, or interrupt it "
+                "first"
             )
-    if not (folder / _REQUEST).exists():  # its model has just been saved
-        _remove(folder, lock)
-        raise UsageError(f"{folder.name}: this fit has ended meanwhile; see `forecaster status`")
-    return folder, lock
+    return found[0], lock
 
 
 def _in_words(fit: UnfinishedStatus) -> str:
@@ -274,19 +246,18 @@ def _in_words(fit: UnfinishedStatus) -> str:
 
 
 def _describe(folder: Path) -> UnfinishedStatus:
-    progress, shards = "none yet", ""
-    kept = _progress(folder)
+    kept, progress = _progress(folder), "none yet"
     try:
         request = read_request(folder / _REQUEST)
-        what = str(request)
-        if request.series_per_shard is not None:
-            done = sum(path.name == PART for path in kept)
-            shards = f"{done} of {-(-len(request.ids) // request.series_per_shard)} shards done, "
+        what, size = str(request), request.series_per_shard
     except ModelError:
-        what = f"cannot be read; {_how_to_discard(folder.name)}"
+        what, size, request = f"cannot be read; {_how_to_discard(folder.name)}", None, None
     with contextlib.suppress(OSError, ValueError):  # it may be removed meanwhile; none yet
         saved = time.localtime(max(path.stat().st_mtime for path in kept))
-        progress = f"{shards}kept at {time.strftime('%Y-%m-%d %H:%M:%S', saved)}"
+        progress = f"kept at {time.strftime('%Y-%m-%d %H:%M:%S', saved)}"
+        if request is not None and size is not None:
+            done = sum(path.name == PART for path in kept)
+            progress = f"{done} of {-(-len(request.ids) // size)} shards done, {progress}"
     name = folder.name
     return UnfinishedStatus(name, command_of(name), what, progress, is_held(folder))
 
@@ -297,20 +268,14 @@ def _how_to_discard(name: str) -> str:
 
 def _progress(folder: Path) -> list[Path]:
     """Return the checkpoints, and the ``part.json`` of each finished shard."""
-    return [*folder.glob(f"{_CHECKPOINT}*"), *folder.glob(f"{SHARDS}/*/{PART}")]
+    return [*folder.glob(f"{SHARDS}/*{_CHECKPOINT}*"), *folder.glob(f"{SHARDS}/*/{PART}")]
 
 
 def _remove(folder: Path, lock: FolderLock) -> None:
-    """Remove a fit that this process holds, beginning with the request."""
+    """Remove a fit that this process holds; without its request it is none."""
     with atomic.as_write_error(folder):
         (folder / _REQUEST).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        for path in folder.glob("*"):
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name != LOCK:
-                path.unlink(missing_ok=True)
     lock.release()
-    shutil.rmtree(folder, ignore_errors=True)  # what is left, a later fit removes
+    shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.parent.rmdir()  # if it was the last
