@@ -11,7 +11,7 @@ import pytest
 
 from forecaster.errors import UsageError, WriteError
 from forecaster.files import check_output
-from forecaster.pipeline import check_remote_output
+from forecaster.pipeline import RemoteOutput, check_forecast_output
 from tests.conftest import error, run
 from tests.s3 import s3, s3_server, said
 
@@ -38,6 +38,12 @@ class Bucket:
         return [path.removeprefix(f"{self.folder}/") for path in self.system.find(self.folder)]
 
 
+def checked(*name: str, **options: Any) -> RemoteOutput:
+    output = check_forecast_output(*name, **options)
+    assert isinstance(output, RemoteOutput)
+    return output
+
+
 @pytest.fixture
 def bucket() -> Iterator[Bucket]:
     bucket = Bucket()
@@ -49,7 +55,7 @@ def bucket() -> Iterator[Bucket]:
 def test_an_object_has_the_format_of_its_ending(tmp_path, bucket, name):
     if name.endswith(".xlsx"):
         pytest.importorskip("xlsxwriter")
-    output = check_remote_output(f"{bucket.url}/{name}")
+    output = checked(f"{bucket.url}/{name}")
     assert not bucket.names, "the check writes nothing"
     output.write_table(TABLE)
     assert bucket.names == [name]
@@ -63,14 +69,14 @@ def test_an_object_has_the_format_of_its_ending(tmp_path, bucket, name):
 
 def test_an_object_is_replaced_only_on_request(bucket):
     url = f"{bucket.url}/f.csv"
-    check_remote_output(url).write_table(TABLE)
-    assert f"--output {url} exists" in said(UsageError, lambda: check_remote_output(url))
-    check_remote_output(url, overwrite=True).write_table(TABLE.head(1))
+    checked(url).write_table(TABLE)
+    assert f"--output {url} exists" in said(UsageError, lambda: checked(url))
+    checked(url, overwrite=True).write_table(TABLE.head(1))
     assert bucket.read("f.csv").count(b"\n") == 2
 
 
 def test_a_failure_leaves_the_object_as_it_was(bucket, monkeypatch):
-    output = check_remote_output(f"{bucket.url}/f.csv")
+    output = checked(f"{bucket.url}/f.csv")
     output.write_table(TABLE)
     before = bucket.read("f.csv")
 
@@ -103,18 +109,18 @@ def test_a_failure_leaves_the_object_as_it_was(bucket, monkeypatch):
     ],
 )
 def test_a_bad_name_is_a_clear_error_without_secrets(url, what):
-    assert what in said(UsageError, lambda: check_remote_output(url))
+    assert what in said(UsageError, lambda: checked(url))
 
 
 def test_what_the_environment_holds_is_not_shown(bucket, monkeypatch):
     monkeypatch.setenv("DESK", f"{bucket.folder.strip('/')}/geheim")
-    output = check_remote_output("memory://${DESK}/f.csv")
+    output = checked("memory://${DESK}/f.csv")
     output.write_table(TABLE)
     assert output.shown == "memory://${DESK}/f.csv" and bucket.names == ["geheim/f.csv"]
     for name, what in (("${DESK}/f.csv", "memory://${DESK}/f.csv exists"),
                        ("${DESK}/f", "memory://${DESK}/f"), ("${DESK}/f.x", "cannot write '.x'"),
                        ("${DESK}/*.csv", "memory://${DESK}/*.csv: is a pattern")):  # fmt: skip
-        text = said(UsageError, lambda name=name: check_remote_output(f"memory://{name}"))
+        text = said(UsageError, lambda name=name: checked(f"memory://{name}"))
         assert what in text
     failing = Mock(side_effect=OSError(f"no room for {bucket.folder}/geheim/f.csv"))
     monkeypatch.setattr(type(output.system), "put_file", failing)
@@ -122,9 +128,9 @@ def test_what_the_environment_holds_is_not_shown(bucket, monkeypatch):
 
 
 def test_a_format_may_be_named_and_must_not_contradict_the_ending(bucket):
-    check_remote_output(f"{bucket.url}/f", form="json").write_table(TABLE)
+    checked(f"{bucket.url}/f", form="json").write_table(TABLE)
     assert len(json.loads(bucket.read("f"))) == 2
-    text = said(UsageError, lambda: check_remote_output(f"{bucket.url}/f.csv", form="json"))
+    text = said(UsageError, lambda: checked(f"{bucket.url}/f.csv", form="json"))
     assert "its ending says csv" in text
 
 
@@ -144,14 +150,14 @@ def test_predict_writes_what_it_writes_here(home, bucket, tmp_path, monkeypatch)
 def test_s3(s3, home):
     system = fsspec.filesystem("s3", skip_instance_cache=True)
     system.mkdir("forecasts")
-    output = check_remote_output("s3://forecasts/a/f.parquet")
+    output = checked("s3://forecasts/a/f.parquet")
     uploads = lambda: system.call_s3("list_multipart_uploads", Bucket="forecasts")  # noqa: E731
     assert not system.find("forecasts") and not uploads().get("Uploads"), "a check leaves nothing"
     output.write_table(TABLE)
     pd.testing.assert_frame_equal(pd.read_parquet(system.open("forecasts/a/f.parquet")), TABLE)
-    text = said(UsageError, lambda: check_remote_output("s3://forecasts/a/f.parquet"))
+    text = said(UsageError, lambda: checked("s3://forecasts/a/f.parquet"))
     assert "exists" in text
-    nowhere = check_remote_output("s3://no/f.csv", overwrite=True)
+    nowhere = checked("s3://no/f.csv", overwrite=True)
     assert "s3://no/f.csv: cannot" in said(WriteError, lambda: nowhere.write_table(TABLE))
     done = run("predict", "--all", "--output", "s3://forecasts/f.csv", "--home", home)
     assert done.exit_code == 0 and len(pd.read_csv(system.open("forecasts/f.csv")))

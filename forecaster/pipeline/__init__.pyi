@@ -20,4 +20,3 @@ from .pruning import find_unneeded as find_unneeded
 from .pruning import prune as prune
 from .remote_output import RemoteOutput as RemoteOutput
 from .remote_output import check_forecast_output as check_forecast_output
-from .remote_output import check_remote_output as check_remote_output

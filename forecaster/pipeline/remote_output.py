@@ -8,7 +8,7 @@ import dataclasses
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from forecaster.errors import ForecasterError, UsageError, WriteError
 from forecaster.files import (
@@ -34,7 +34,7 @@ _KINDS = (
 
 @dataclasses.dataclass(frozen=True)
 class RemoteOutput(Output):
-    """An object of a store that may be written, as returned by :func:`check_remote_output`.
+    """An object of a store that may be written, as returned by :func:`check_forecast_output`.
 
     ``url``: of the object; ``system``: the fsspec file system; ``key``: the object's path in it
     """
@@ -67,9 +67,22 @@ def check_forecast_output(
     option: str = "--output",
     formats: bool = False,
 ) -> "Output | ForecastTable":
-    """Return where forecasts go, by its name: a file, an object of a store or a table.
+    """Check that forecasts can be written to a file, an object of a store or a table; return it.
 
-    It is known then that they can be written there. Arguments as for :func:`check_remote_output`.
+    Call this before the work begins.
+
+    - ``name``: a path, a URL or ``sql:URL#TABLE``; ``${NAME}`` in the latter two is taken from the
+      environment
+    - ``form``: the format; by default the format of the ending
+    - ``overwrite``: whether the file or object may exist
+    - ``option``: the command-line option, for error messages
+    - ``formats``: whether the command has the option --format, which messages then propose
+
+    Whether a store would take an object shows when it is written.
+
+    Raises UsageError when the file or object exists, the format is unknown or does not match the
+    ending, or a library is missing; WriteError when the store or the database cannot be reached, or
+    refuses.
     """
     if is_database(name):
         from forecaster.pipeline.forecast_table import ForecastTable
@@ -77,32 +90,10 @@ def check_forecast_output(
         table = ForecastTable(name, option)
         table.check()
         return table
-    check = check_remote_output if is_url(name) else check_output
-    path = cast(Any, name if is_url(name) else Path(name))
-    return check(path, form=form, overwrite=overwrite, option=option, formats=formats)
-
-
-def check_remote_output(
-    name: str,
-    *,
-    form: str | None = None,
-    overwrite: bool = False,
-    option: str = "--output",
-    formats: bool = False,
-) -> RemoteOutput:
-    """Check that an object can be written, and return it; call this before the work begins.
-
-    - ``name``: its URL; ``${NAME}`` in it is taken from the environment
-    - ``form``: the format; by default the format of the ending
-    - ``overwrite``: whether the object may exist
-    - ``option``: the command-line option, for error messages
-    - ``formats``: whether the command has the option --format, which messages then propose
-
-    Whether the store would take it shows when it is written.
-
-    Raises UsageError when the object exists, the format is unknown or does not match the ending, or
-    a library is missing; WriteError when the store cannot be reached, or refuses.
-    """
+    if not is_url(name):
+        return check_output(
+            Path(name), form=form, overwrite=overwrite, option=option, formats=formats
+        )
     url = read_remote_url(name, option, _KINDS)
     if url.kind in WEB:
         raise UsageError(f"{option} {url.shown}: web servers are only read from; {_EXPECTED}")
