@@ -38,7 +38,7 @@ class Bucket:
         return [path.removeprefix(f"{self.folder}/") for path in self.system.find(self.folder)]
 
 
-def checked(*name: str, **options: Any) -> RemoteOutput:
+def checked(*name: str, **options: str | None) -> RemoteOutput:
     output = check_forecast_output(*name, **options)
     assert isinstance(output, RemoteOutput)
     return output

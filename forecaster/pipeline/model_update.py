@@ -20,7 +20,7 @@ from forecaster.forecasting import (
 )
 from forecaster.record import ERRORS_RATE, forecast_alarms, record_of, score_record
 from forecaster.series import Panel, show_time
-from forecaster.storage import Run, choose_run, learning_panel, save_run, under_new_names
+from forecaster.storage import Run, choose_run, learning_panel, save_run, store_of, under_new_names
 
 
 class UpdatedRun(NamedTuple):
@@ -73,7 +73,9 @@ def update_run(
     swarm.keep_compiled(home.programs)
     if name is not None:
         home.check_new_name(name, fits=False)
-    opened = under_new_names(home, choose_run(home, run, tickers, on_notice))
+    opened = choose_run(home, run, tickers, on_notice)
+    store = store_of(home, opened)
+    opened = under_new_names(store, opened)
     folder = opened.folder
     model = opened.model(opened.ids)
     if model.transform.covariates.future or model.provenance.get("static"):
@@ -81,7 +83,7 @@ def update_run(
             f"run {run_name(folder)} sees covariates, whose files an update does not read. Run "
             "`forecaster fit` with them again"
         )
-    stored = learning_panel(home, model, model.ids)
+    stored = learning_panel(store, model, model.ids)
     panel = learnable(model, stored)
     wanted = _wanted(home, model, panel, tickers, older_than, alarmed=alarmed)
     trained = time.perf_counter()

@@ -1,6 +1,5 @@
 """Forecast with a saved model."""
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -35,7 +34,7 @@ from forecaster.forecasting import (
     resolve_names,
     sums_of,
 )
-from forecaster.ingest import CovariateFiles, Reading
+from forecaster.ingest import CovariateFiles, Reading, Store
 from forecaster.record import Made, keep
 from forecaster.series import (
     Date,
@@ -52,6 +51,7 @@ from forecaster.storage import (
     all_series,
     choose_run,
     forecasting_panel,
+    store_of,
     stored_ends,
     stored_newcomers,
     under_new_names,
@@ -160,37 +160,36 @@ def predict_from_home(
         n_paths = USUAL_PATHS if n_paths is None else n_paths
         check_paths(n_paths, level, quantiles)
     swarm.keep_compiled(home.programs)
-    damaged: dict[Path, str] = {}
-    passed_over: dict[str, str] = {}
+    damaged, passed_over = dict[Path, str](), dict[str, str]()
     while True:
         chosen = choose_run(
             home, run, tickers, on_notice, damaged=damaged, source=source, passed_over=passed_over
         )
         try:
-            opened = under_new_names(home, chosen)
-            ends = Ends() if end is not None else Ends(stored_ends(home, opened))
-            fitted = Ends.at_fit(opened.fitted_until, _first_fit(opened))
+            store = store_of(home, chosen)
+            opened = under_new_names(store, chosen)
+            retired: list[str] = []
+            if tickers is None:
+                ids, unknown, retired = all_series(store, opened, newcomers=newcomers)
+            else:
+                ids, unknown = resolve_names(opened.ids, opened.index.skipped, tickers)
+            ends = Ends() if end is not None else Ends(stored_ends(store))
+            updated = opened.provenance.get("fitted_until")  # the latest time of the fit before
+            fitted = Ends.at_fit(opened.fitted_until, updated and np.datetime64(updated, "ns"))
             asked = _Asked(
-                opened, home, tuple(level), n_paths, sums, covariates or CovariateFiles(),
-                on_notice, tuple(quantiles), end, max_late,
+                opened, home, store, tuple(level), n_paths, sums, covariates or CovariateFiles(),
+                on_notice or (lambda message: None), tuple(quantiles), end, max_late,
                 max(_LEAST_KEPT, _KEPT if history is None else history), ends, fitted,
             )  # fmt: skip
-            if tickers is None:
-                ids, unknown, retired = all_series(home, opened, newcomers=newcomers)
-            else:
-                (ids, unknown), retired = (
-                    resolve_names(opened.ids, opened.index.skipped, tickers),
-                    [],
-                )
             made = _by_shard(asked, ids, unknown)
         except DamagedModel as error:
             if run is not None or chosen.folder in damaged:
                 raise
             damaged[chosen.folder] = str(error)
-            continue
-        say_findings(made.findings, len(made.panel.ids))
-        findings = [*made.findings, *(Finding("retired", name) for name in retired)]
-        return dataclasses.replace(made, findings=findings, damaged=passed_over)
+        else:
+            say_findings(made.findings, len(made.panel.ids))
+            findings = [*made.findings, *(Finding("retired", name) for name in retired)]
+            return dataclasses.replace(made, findings=findings, damaged=passed_over)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,11 +204,12 @@ class _Asked:
 
     run: Run
     home: Home
+    store: Store
     level: tuple[float, ...]
     n_paths: int | None
     sums: GroupWeights | None
     covariates: CovariateFiles
-    on_notice: Callable[[str], None] | None
+    on_notice: Callable[[str], None]
     quantiles: tuple[float, ...]
     end: Date | None
     max_late: int | None
@@ -225,17 +225,17 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     """
     home, folder = asked.home, asked.run.folder
     model = asked.run.model(ids)
-    new = stored_newcomers(home, model, unknown)
+    new = stored_newcomers(asked.store, model, unknown)
     unknown = {name: reason for name, reason in unknown.items() if name not in new}
     ids = list(dict.fromkeys([*ids, *new.values()]))
     if not ids:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
-    panel, stored = forecasting_panel(home, model, ids, asked.end)
+    panel, stored = forecasting_panel(asked.store, model, ids, asked.end)
     panel = _with_covariates(panel, model, asked.covariates, home, folder)
     whole, usable = prepared(model, panel)  # with networks of new series
-    late = [*find_late(usable, asked.end, asked.ends, asked.fitted)]
-    if asked.run.source == "simulated":  # which lacks sessions at random
-        late = []
+    late = list[Finding]()
+    if asked.run.source != "simulated":  # which lacks sessions at random
+        late = [*find_late(usable, asked.end, asked.ends, asked.fitted)]
     usable = _punctual(usable, late, asked.max_late)
     unknown |= {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
@@ -257,17 +257,13 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         usable = usable.only([name for name in usable.ids if name in forecast])
     # Not those that are not scored later, since they assume something, or look back.
     if asked.n_paths is None and not asked.covariates and asked.end is None:
-        of_bands = [column for column in frame if not is_quantile(column)]
+        bands = frame[[column for column in frame if not is_quantile(column)]]
         try:
-            keep(
-                home,
-                Made(usable, frame[of_bands], model.config.column, folder.name, asked.run.source),
-            )
+            keep(home, Made(usable, bands, model.config.column, folder.name, asked.run.source))
         except WriteError as error:
-            if asked.on_notice is not None:
-                asked.on_notice(
-                    f"Warning: not in the record, so `scorecard` will not know of it: {error}"
-                )
+            asked.on_notice(
+                f"Warning: not in the record, so `scorecard` will not know of it: {error}"
+            )
     its = set(usable.ids)
     still = usable.constant() & (usable.mask.sum(1) > 1) & ~model.transform.counted(usable.ids)
     found = [
@@ -312,9 +308,9 @@ def _by_shard(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pre
             failed |= dict.fromkeys(some, Skipped(Kind.OTHER, detail=str(error)))
             if number == len(groups) - 1 and not parts:
                 raise
-            continue
-        # Models of all shards would fill the memory; they differ in nothing that is shown.
-        parts.append(dataclasses.replace(part, model=parts[0].model) if parts else part)
+        else:
+            # Models of all shards would fill the memory; they differ in nothing that is shown.
+            parts.append(dataclasses.replace(part, model=parts[0].model) if parts else part)
     if len(groups) == 1:
         return parts[0]
     return dataclasses.replace(
@@ -370,13 +366,3 @@ def _with_covariates(
                 )
             panel = CovariateFiles(**{kind: path}, reading=then).added_to(panel)
     return panel
-
-
-def _first_fit(run: Run) -> np.datetime64 | None:
-    """Return the latest time of the fit, if the run was updated since; None if it was not."""
-    fitted = run.provenance.get("fitted_until")
-    if fitted is None:
-        return None
-    with contextlib.suppress(ValueError):  # of a damaged file
-        return np.datetime64(fitted, "ns")
-    return None

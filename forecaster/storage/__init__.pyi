@@ -16,6 +16,7 @@ from .runs.request import versions as versions
 from .runs.run import Run as Run
 from .runs.run import ids_to_read as ids_to_read
 from .runs.run import load as load
+from .runs.run import store_of as store_of
 from .runs.run_index import SHARDS as SHARDS
 from .runs.run_index import shard_name as shard_name
 from .runs.runs import choose_run as choose_run

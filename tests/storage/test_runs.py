@@ -214,5 +214,5 @@ def test_a_run_is_renamed_unless_it_learned_from_the_company_that_was_given_the_
         store.commit()
     for until, expected in (("2024-05-31", {"OLD": "NEW"}), ("2024-06-04", None)):
         run = Mock(provenance={"source": source}, fitted_until={"OLD": np.datetime64(until)})
-        made = under_new_names(home, run)
+        made = under_new_names(Store.open(home, source), run)
         assert made is run if expected is None else run.renamed.call_args.args == (expected,)

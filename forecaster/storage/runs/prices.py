@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import Kind, ModelError, NoSeries, Skipped, StoreError
-from forecaster.files import Home
 from forecaster.forecasting import Model
 from forecaster.ingest import (
     Store,
@@ -21,29 +20,29 @@ from forecaster.ingest import (
     proposed_of,
 )
 from forecaster.series import Date, Finding, Layout, Panel, show_time
-from forecaster.storage.runs.run import Run, ids_to_read, stored_of
+from forecaster.storage.runs.run import Run, ids_to_read
 
 # Reasons to skip a series that no longer hold once it has further rows.
 _PASSES = (Kind.TOO_SHORT, Kind.NO_ROWS, Kind.OUTSIDE, Kind.MASKED, Kind.NOT_LOADED)
 
 
 def forecasting_panel(
-    home: Home, model: Model, ids: Sequence[str], end: Date | None = None
+    store: Store, model: Model, ids: Sequence[str], end: Date | None = None
 ) -> tuple[Panel, list[Finding]]:
     """Read the stored prices to forecast from, and find what a user should know of them.
 
     Start and mask are those of the fit, but unconfirmed jumps are kept, since most are true. The
     fit's end is where it stopped learning, not where forecasts are made.
 
-    - ``model``: the model of a run; its provenance names the source
+    - ``store``: of the source of the model's run
     - ``ids``: the series to forecast; the model's market is read beside them
     - ``end``: the last day, as if nothing after it were known; None: all that is stored
 
     Series that are no longer stored are named in the panel's ``skipped``. Raises ModelError when
-    none of them or not the market is stored, and when the model names no source.
+    none of them or not the market is stored.
     """
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
-    store, flags, panel = _stored(home, model, ids, mask, end)
+    flags, panel = _stored(store, model, ids, mask, end)
     latest = masked_rows(store, panel.ids, ("unconfirmed",), end, flags=flags)
     proposed = proposed_of(store, panel).items()
     return panel, [
@@ -53,27 +52,22 @@ def forecasting_panel(
     ]
 
 
-def learning_panel(home: Home, model: Model, ids: Sequence[str]) -> Panel:
+def learning_panel(store: Store, model: Model, ids: Sequence[str]) -> Panel:
     """Read the stored prices that a model may learn from, as the fit of its run read them.
 
     Arguments and errors as of :func:`forecasting_panel`.
     """
-    return _stored(home, model, ids, model.provenance.get("mask", ()))[2]
+    return _stored(store, model, ids, model.provenance.get("mask", ()))[1]
 
 
 def _stored(
-    home: Home, model: Model, ids: Sequence[str], mask: Sequence[str], end: Date | None = None
-) -> tuple[Store, pd.DataFrame, Panel]:
+    store: Store, model: Model, ids: Sequence[str], mask: Sequence[str], end: Date | None = None
+) -> tuple[pd.DataFrame, Panel]:
     """Read stored series as a panel, with the start of a model's fit, its market and peers.
 
-    ``mask``: flags whose rows are left out. Returns also the store and all of its flags.
+    ``mask``: flags whose rows are left out. Returns also all flags of the store.
     """
-    if (source := model.provenance.get("source")) is None:
-        raise ModelError(
-            "this model does not say where its data are, since it was saved by `fc.save` and not "
-            "by `forecaster fit`; forecast with fc.predict(fc.load(FOLDER), panel)"
-        )
-    store, market = Store.open(home, source), model.config.indices
+    source, market = store.source, model.config.indices
     wanted = ids_to_read(ids, model.config)
     missing = [name for name in wanted if name not in store]
     if set(market) & set(missing) or not set(ids) - set(missing):
@@ -97,23 +91,22 @@ def _stored(
             with contextlib.suppress(NoSeries, StoreError):  # none of them can be read
                 layout = Layout(panel.times.dtype.kind)  # peers with other times are no help
                 panel = dataclasses.replace(panel, peers=stored(peers, layout=layout))
-    return store, flags, panel.with_indices(market, forecast=ids) if market else panel
+    return flags, panel.with_indices(market, forecast=ids) if market else panel
 
 
-def stored_ends(home: Home, run: Run) -> dict[str, np.datetime64]:
-    """Return the latest stored time of each series of a run's source that is not retired.
+def stored_ends(store: Store) -> dict[str, np.datetime64]:
+    """Return the latest stored time of each series of a source that is not retired.
 
-    Empty for a source whose rows only have numbers, and where nothing is stored.
+    Empty for a source whose rows only have numbers.
     """
-    store = stored_of(home, run.provenance)
-    latest = {} if store is None else store.index.latest
+    latest = store.index.latest
     if any(time.lstrip("-").isdecimal() for time in latest.values()):
         return {}
     return {name: np.datetime64(time, "ns") for name, time in latest.items()}
 
 
 def all_series(
-    home: Home, run: Run, *, newcomers: bool | None
+    store: Store, run: Run, *, newcomers: bool | None
 ) -> tuple[list[str], dict[str, Skipped], list[str]]:
     """Return the series of a run to forecast, new ones that belong to it, and retired ones.
 
@@ -124,17 +117,14 @@ def all_series(
 
     Raises ModelError where nothing is left to forecast.
     """
-    store = stored_of(home, run.provenance)
-    ids, new, retired = list(run.ids), list[str](), list[str]()
-    if store is not None:
-        gone = set(store.index.retired)
-        retired = [name for name in run.ids if name in gone]
-        ids = [name for name in run.ids if name not in gone]
-        wanted = run.provenance.get("whole_source", False) if newcomers is None else newcomers
+    gone = set(store.index.retired)
+    retired = [name for name in run.ids if name in gone]
+    ids, new = [name for name in run.ids if name not in gone], list[str]()
+    if run.provenance.get("whole_source", False) if newcomers is None else newcomers:
         hopeless = {name for name, why in run.index.skipped.items() if why.kind not in _PASSES}
         indices = {run.renames.get(name, name) for name in run.config.indices}
         known = {*run.ids, *gone, *hopeless, *indices}
-        new = [name for name in store.ids if name not in known] if wanted else []
+        new = [name for name in store.ids if name not in known]
     if not ids and not new:
         raise ModelError(
             f"{run.folder}: all of its series are retired; restore some (`forecaster tickers "
@@ -143,10 +133,9 @@ def all_series(
     return ids, dict.fromkeys(new, Skipped(Kind.NO_NETWORK)), retired
 
 
-def under_new_names(home: Home, run: Run) -> Run:
+def under_new_names(store: Store, run: Run) -> Run:
     """Return a run with the tickers that were renamed in its store under their new names."""
-    store = stored_of(home, run.provenance)
-    if store is None or not (renames := store.index.renames):
+    if not (renames := store.index.renames):
         return run
     given = [name for name in renames if name in store]  # to other series, since the renaming
     until = run.fitted_until if given else {}
@@ -157,13 +146,12 @@ def under_new_names(home: Home, run: Run) -> Run:
     return run.renamed(renames) if renames else run
 
 
-def stored_newcomers(home: Home, model: Model, names: Iterable[str]) -> dict[str, str]:
+def stored_newcomers(store: Store, model: Model, names: Iterable[str]) -> dict[str, str]:
     """Return the stored series among names without a network, which the common start can forecast.
 
-    The keys are the names as given. Empty for independent networks, and where no prices are stored.
+    The keys are the names as given. Empty for independent networks.
     """
-    store = stored_of(home, model.provenance)
-    if model.networks.start is None or store is None:
+    if model.networks.start is None:
         return {}
     stored = {name: store.spelled(name) for name in names}
     return {name: series for name, series in stored.items() if series in store}

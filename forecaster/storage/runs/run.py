@@ -196,10 +196,14 @@ class Run:
         return dataclasses.replace(joined, skipped=self.index.skipped)
 
 
-def stored_of(home: Home, provenance: Mapping[str, Any]) -> Store | None:
-    """Open the store of a run's source; None where the run names none, or nothing is stored."""
-    source = provenance.get("source")
-    return None if source is None or not home.store(source).exists() else Store.open(home, source)
+def store_of(home: Home, run: Run) -> Store:
+    """Open the store of a run's source. Raises ModelError where the run names none."""
+    if (source := run.provenance.get("source")) is None:
+        raise ModelError(
+            "this model does not say where its data are, since it was saved by `fc.save` and not "
+            "by `forecaster fit`; forecast with fc.predict(fc.load(FOLDER), panel)"
+        )
+    return Store.open(home, source)
 
 
 def ids_to_read(ids: Sequence[str], config: Config) -> list[str]:

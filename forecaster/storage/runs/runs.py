@@ -15,7 +15,7 @@ from forecaster.files import (
     run_time,
 )
 from forecaster.forecasting import resolve_names
-from forecaster.storage.runs.run import Run, stored_of
+from forecaster.storage.runs.run import Run, store_of
 
 SIMULATED = "simulated"
 _FILE = "model.json"
@@ -141,8 +141,10 @@ def choose_run(
 
 def _could_forecast(home: Home, run: Run, tickers: Sequence[str]) -> int:
     """Return how many of the tickers are stored, for the network that all series share."""
-    store = stored_of(home, run.provenance) if run.config.start == "pooled" else None
-    return 0 if store is None else sum(store.spelled(ticker) in store for ticker in tickers)
+    if run.config.start != "pooled" or not run.source:
+        return 0
+    store = store_of(home, run)
+    return sum(store.spelled(ticker) in store for ticker in tickers)
 
 
 def _none_sound(source: str | None, sound: Sequence[Run], broken: Mapping[Path, str]) -> ModelError:
