@@ -249,11 +249,6 @@ def _now() -> str:
     return datetime.now(UTC).strftime(_TIME)[:-3]
 
 
-def is_run(folder: Path) -> bool:
-    """Return whether a folder holds a complete run, or a model that was saved."""
-    return (folder / _RUN_FILE).is_file()
-
-
 def _complete(folder: Path, file: str) -> list[Path]:
     """Return the subfolders that hold the file, and so are complete, sorted by time."""
     folders = (path.parent for path in folder.glob(f"*/{file}"))
