@@ -108,8 +108,8 @@ def _train_all(
     params = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *params)  # one for each series
     names = ["status", "epochs", "best_epoch", "validation_loss", "why_not"]
     report = pd.DataFrame(rows, columns=names, index=pd.Index(ids, name="unique_id"))
-    kinds = {"status": object, "epochs": np.int32, "best_epoch": np.int32, "why_not": object}
-    return Networks(config, tuple(ids), params, report.astype(kinds)), seconds
+    report = report.astype({"epochs": np.int32, "best_epoch": np.int32})
+    return Networks(config, tuple(ids), params, report), seconds
 
 
 def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: int) -> list[Job]:
