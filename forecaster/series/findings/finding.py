@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from forecaster.errors import DataError, ForecasterWarning, printable
 
 _GROUPS, _NAMED = 3, 8  # in a sentence: series of which the same is said, and how many of them
-_LONGEST = 40  # characters of a name
 _RECIPE = {"hour": "h", "day": "D", "week": "7D", "month": "MS"}  # how pandas names them
 _WORDS = {
     f"missing_{unit}s": (
@@ -161,9 +160,7 @@ def _in_short(ones: Iterable[Finding]) -> str:
     """Return some series with what is said of them, and how many more there are."""
     alike: dict[str, list[str]] = {}
     for one in ones:
-        text = printable(one.name, lines=False)
-        name = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-        alike.setdefault(one.said, []).append(name)
+        alike.setdefault(one.said, []).append(printable(one.name, lines=False))
     groups = [
         first(names, _NAMED) + (f" ({said})" if said else "") for said, names in alike.items()
     ]

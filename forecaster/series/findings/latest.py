@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -40,7 +41,8 @@ def of_dates(times: Shaped[np.ndarray, " row"], *, of_values: bool) -> list[tupl
       its dates, as sales on days with sales, or end with a period that is not over
     """
     found: list[tuple[str, str, int]] = []
-    lacking, odd = missing_dates(times), odd_rows(times)
+    odd = odd_rows(times)
+    lacking = missing_dates(times) if of_values or odd.any() else None
     if lacking is None and odd.any() and odd.mean() > _FEW_ODD:
         found.append(("irregular", "", 1))
     elif lacking is None and odd.any() and odd[-1]:
@@ -201,26 +203,15 @@ def _behind(
     ``ends`` are not used
     """
     kinds: dict[tuple[Frequency, str | None], dict[str, np.datetime64]] = {}
-    own: dict[str | None, list[np.datetime64]] = {}
     for name, last in ends.items():
-        exchange = exchange_of(name)
-        kinds.setdefault((frequencies[name], exchange), {})[name] = last
-        if name in others.of:
-            own.setdefault(exchange, []).append(others.of[name])
+        kinds.setdefault((frequencies[name], exchange_of(name)), {})[name] = last
+    own = [name for name in ends if name in others.of]
     behind: dict[str, int] = {}
     for (frequency, exchange), its in kinds.items():
         every = Counter(its.values())
         every.update(others.counts.get(exchange, {}))
-        every.subtract(own.get(exchange, ()))
-        usual = _middle(every)
+        every.subtract(others.of[name] for name in own if exchange_of(name) == exchange)
+        usual = statistics.median_high(every.elements())
         counts = {last: frequency.elapsed(last, usual) for last in set(its.values())}
         behind |= {name: counts[last] for name, last in its.items() if counts[last]}
     return behind
-
-
-def _middle(counts: Mapping[np.datetime64, int]) -> np.datetime64:
-    """Return the median of times, of two the later one; ``counts``: how often each occurs."""
-    times = sorted(counts)
-    upto = np.cumsum([counts[time] for time in times])
-    middle = int(np.searchsorted(upto, int(upto[-1]) // 2, side="right"))
-    return times[middle]
