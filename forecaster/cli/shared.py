@@ -139,9 +139,11 @@ def groups_option(use: str) -> Callable[..., Any]:
     """Return ``--groups``, passed on as Groups; ``use``: of the groups, in its help."""
 
     def read(ctx: click.Context, option: click.Parameter, value: str | None) -> "Groups | None":
+        if value is None:
+            return None
         from forecaster.ingest import read_groups
 
-        return None if value is None else read_groups(from_text(value))
+        return read_groups(from_text(value))
 
     return click.option(
         "--groups", metavar="FILE.csv", callback=read,
