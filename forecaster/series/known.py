@@ -21,7 +21,7 @@ smaller.
 
 import dataclasses
 import functools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -510,12 +510,10 @@ def learn_responses(histories: Sequence[History]) -> ResponsePrior:
     )
 
 
-def responses_of(
-    prior: ResponsePrior, history: History, *, relative: bool = False
-) -> tuple[float, ...]:
-    """Return how one series responds to a change of each column by 1, in units of its values.
+def responses_of(prior: ResponsePrior, history: History) -> tuple[float, ...]:
+    """Return how one series responds to a change of each column by 1.
 
-    ``relative``: in units of its level instead
+    It is in units of the values, or of counts as a share of their level.
     """
     if not prior.mean:
         return ()
@@ -524,7 +522,7 @@ def responses_of(
         seen = _seen(history, deviation, prior.smoothing, prior.persistence)
         common = Shrunk((_ALL,), prior.mean, prior.spread)
         own = _coefficients_of(seen, common, {_ALL: len(own)})
-    responses = own * (1.0 if relative else history.level) / deviation
+    responses = own * (1.0 if history.counts else history.level) / deviation
     return tuple(responses.tolist()) if np.isfinite(responses).all() else ()
 
 
@@ -593,9 +591,10 @@ class KnownRows(NamedTuple):
 
     def each(self) -> Iterator[tuple[str, Nature, Row, np.ndarray]]:
         """Yield name, properties, values and times of each series."""
-        rows = self.panel.rows(self.held_back)
-        for (name, nature), (values, times) in zip(self.natures.items(), rows, strict=True):
-            yield name, nature, values, times
+        rows = zip(self.natures.items(), self.panel.rows(), strict=True)
+        for row, ((name, nature), (values, times)) in enumerate(rows):
+            count = len(times) - (0 if self.held_back is None else int(self.held_back[row]))
+            yield name, nature, values[:count], times[:count]
 
     def without_effects(self) -> list[tuple[Row, np.ndarray]]:
         """Return the values of each series, without what is known of them, and their times."""
@@ -655,24 +654,20 @@ def calendar_of(natures: Sequence[Nature], rows: Sequence[tuple[Row, np.ndarray]
     Only those of the most frequent rhythm have effects. Series that are too short to learn from do
     not count.
     """
-    rhythms = Counter(
-        one.rhythm
-        for one, (values, _) in zip(natures, rows, strict=True)
-        if one.may_have_effects(one.rhythm) and len(values) >= RHYTHMS[one.rhythm].fewest
-    )
-    if not rhythms:
-        return NO_EFFECTS
-    rhythm = max(rhythms, key=lambda one: (rhythms[one], one))
-    alike = [
-        (nature.as_features(values), times)
-        for nature, (values, times) in zip(natures, rows, strict=True)
-        if nature.may_have_effects(rhythm)
-    ]
-    return learn_calendar(alike, rhythm)
+    alike: dict[str, list[tuple[Row, np.ndarray]]] = defaultdict(list)
+    for nature, (values, times) in zip(natures, rows, strict=True):
+        if nature.may_have_effects:
+            alike[nature.rhythm].append((nature.as_features(values), times))
+    counts = {
+        rhythm: sum(len(values) >= RHYTHMS[rhythm].fewest for values, _ in some)
+        for rhythm, some in alike.items()
+    }
+    rhythm = max(counts, key=lambda one: (counts[one], one), default="")
+    return learn_calendar(alike[rhythm], rhythm) if counts.get(rhythm) else NO_EFFECTS
 
 
-def with_known_effects(rows: KnownRows, shared: Shared) -> dict[str, Nature]:
-    """Return the properties of each series with its own responses and effects of the calendar.
+def with_known_effects(rows: KnownRows, shared: Shared) -> KnownRows:
+    """Return the rows of series with their own responses and effects of the calendar.
 
     ``shared``: from :func:`learn_effects`
     """
@@ -684,16 +679,16 @@ def with_known_effects(rows: KnownRows, shared: Shared) -> dict[str, Nature]:
     rows = rows._replace(natures=natures)
     if shared.responses.mean:
         rows = _with_responses(rows, shared.responses, _histories(rows))
-    made = dict(rows.natures)
     if not shared.calendar.groups:
-        return made
+        return rows
+    made = dict(rows.natures)
     for (name, nature), (values, times) in zip(
         rows.natures.items(), rows.without_effects(), strict=True
     ):
-        if nature.may_have_effects(shared.calendar.rhythm):
+        if nature.may_have_effects and nature.rhythm == shared.calendar.rhythm:
             effects = effects_of(shared.calendar, nature.as_features(values), times)
             made[name] = dataclasses.replace(nature, effects=effects)
-    return made
+    return rows._replace(natures=made)
 
 
 def add_effects_ahead(rows: KnownRows, histories: Histories, base: Ahead, scale: Ahead) -> None:
@@ -739,6 +734,5 @@ def _with_responses(
 ) -> KnownRows:
     made = dict(rows.natures)
     for name, history in histories.items():
-        own = responses_of(prior, history, relative=made[name].counts)
-        made[name] = dataclasses.replace(made[name], responses=own)
+        made[name] = dataclasses.replace(made[name], responses=responses_of(prior, history))
     return rows._replace(natures=made)

@@ -5,11 +5,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.series.combination.counts import (
-    count_forecasts,
-    learn_counts,
-    vary_as_counts,
-)
+from forecaster.series.combination.counts import count_forecasts, learn_counts, vary_as_counts
 from forecaster.series.combination.nature import Nature, as_usual
 
 ROWS, HOURS = 60, 1344

@@ -5,11 +5,7 @@ import pandas as pd
 import pytest
 
 from forecaster.series.calendar.exchanges import regular_sessions
-from forecaster.series.calendar.frequency import (
-    Frequency,
-    frequency_beside,
-    infer_frequency,
-)
+from forecaster.series.calendar.frequency import Frequency, frequency_beside, infer_frequency
 
 
 def days(times):

@@ -66,8 +66,7 @@ def test_the_first_row_decides_whether_a_series_has_adjusted_closes():
     ]
     panel = Panel.from_frame(pd.concat(tables).drop(columns="y"))
     np.testing.assert_array_equal(
-        panel.channel("adj_close"),
-        [[1, nan, 1, nan], [2, 2, 2, 2], [1, 1, 1, 1], [nan, 2, 2, nan]],
+        panel.channel("adj_close"), [[1, nan, 1, nan], [2, 2, 2, 2], [1, 1, 1, 1], [nan, 2, 2, nan]]
     )
 
 

@@ -49,8 +49,7 @@ def test_the_season_is_a_year_whatever_the_convention(conventions, season):
 
 
 @pytest.mark.parametrize(
-    "convention",
-    [*MONTHS, "BQS", "BQE", "3WOM-3FRI", "13W-SUN", "4W-FRI", "2W-TUE", "SMS", "SME"],
+    "convention", [*MONTHS, "BQS", "BQE", "3WOM-3FRI", "13W-SUN", "4W-FRI", "2W-TUE", "SMS", "SME"]
 )
 @pytest.mark.parametrize("missing", [[], [7], [7, 8, 20]])
 @pytest.mark.parametrize("count", [36, 37, 38])

@@ -5,11 +5,7 @@ import pandas as pd
 import pytest
 
 from forecaster.series.calendar.frequency import infer_frequency
-from forecaster.series.calendar.seasons import (
-    default_season,
-    find_seasons,
-    seasons_of,
-)
+from forecaster.series.calendar.seasons import default_season, find_seasons, seasons_of
 
 
 @pytest.mark.parametrize(

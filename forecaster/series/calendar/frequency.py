@@ -5,7 +5,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from forecaster.errors import DataError
 from forecaster.series.calendar.exchanges import regular_holidays, regular_sessions
 from forecaster.series.calendar.hours import Hours, infer_hours
 from forecaster.series.calendar.opening import in_slots, infer_open
-from forecaster.series.calendar.rules import edge_of_months, name_of_weekday, rule_of
+from forecaster.series.calendar.rules import WEEKDAYS, edge_of_months, name_of_weekday, rule_of
 from forecaster.series.calendar.times import Time, show_time
 
 _DAY, _WEEK = pd.Timedelta(days=1), 7 * 86_400
@@ -30,9 +30,6 @@ _LEAST_SLOT = 900  # seconds; finer steps are not looked for in slots of the wee
 _BY_MINUTES = 600  # seconds, from which on steps of stamps that are some seconds late are rounded
 _LATE = 0.01  # largest share of a step by which they are
 _ALIAS = re.compile(r"(\d*)([A-Z]+)(?:-\w+)?")  # a count, a base, an anchor, such as 2QE-OCT
-_WEEKDAYS: Mapping[str, Literal[0, 1, 2, 3, 4, 5, 6]] = {
-    "MON": 0, "TUE": 1, "WED": 2, "THU": 3, "FRI": 4, "SAT": 5, "SUN": 6,
-}  # fmt: skip
 _MONTHS = {
     **dict.fromkeys(("MS", "ME", "BMS", "BME", "WOM", "LWOM"), 1),
     **dict.fromkeys(("QS", "QE", "BQS", "BQE"), 3),
@@ -142,9 +139,9 @@ class Frequency:
     def offset(self) -> pd.offsets.BaseOffset:
         """The offset of pandas. Raises ValueError where the alias has none."""
         count, base = self.base
-        day = _WEEKDAYS.get(self.alias.partition("-")[2])
-        if base == "LWOM" and day is not None:  # which pandas cannot read before version 3
-            return pd.offsets.LastWeekOfMonth(count, weekday=day)
+        if base == "LWOM":  # which pandas cannot read before version 3
+            weekday: Any = WEEKDAYS.index(self.alias.partition("-")[2])
+            return pd.offsets.LastWeekOfMonth(count, weekday=weekday)
         return pd.tseries.frequencies.to_offset(self.alias)
 
     def starts_at(self, last: pd.Timestamp) -> pd.Timestamp:

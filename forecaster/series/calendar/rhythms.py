@@ -22,6 +22,7 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.series.calendar.frequency import infer_frequency
+from forecaster.series.calendar.rules import WEEKDAYS
 
 _YEAR = 365.2425  # days
 _HARMONICS = 4
@@ -47,7 +48,6 @@ GROUPS = {
     "year": 2 * _HARMONICS,
 }
 """The number of columns of each group of special days, in their order."""
-_WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _OF_WEEKS = ((2, 14), (7, 4), (10, 31), (12, 25), (1, 1))
 _FLOATING_OF_WEEKS = ((5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0))
 """Memorial Day, Labor Day and Thanksgiving."""
@@ -264,7 +264,7 @@ _EACH = (
         fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24,
         numbers=lambda times: times.astype("datetime64[h]").astype(np.int64), special=_hours,
     ),
-    *(_of_weeks(name, weekday) for weekday, name in enumerate(_WEEKDAYS)),
+    *(_of_weeks(name, weekday) for weekday, name in enumerate(WEEKDAYS)),
 )  # fmt: skip
 RHYTHMS: Mapping[str, Rhythm] = MappingProxyType({one.name: one for one in _EACH})
 """By name: hours, days, weekdays, months, and weeks by the day that they end on."""

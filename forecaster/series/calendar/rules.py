@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
 
+WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _NEARLY_ALL = 0.9  # share of the dates that must follow a rule
 _MOSTLY = 0.8  # share of gaps that are whole steps; quarters of 14 weeks are exceptions
 _FEWEST = 3  # dates that tell a rule
@@ -39,7 +40,7 @@ def rule_of(index: pd.DatetimeIndex) -> str | None:
 
 def name_of_weekday(index: pd.DatetimeIndex) -> str:
     """Return the weekday that most dates have: MON, TUE, ..."""
-    return ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")[_most_common(index.day_of_week)]
+    return WEEKDAYS[_most_common(index.day_of_week)]
 
 
 def _most_common(numbers: pd.Index | Shaped[np.ndarray, " row"]) -> int:

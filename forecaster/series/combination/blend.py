@@ -13,15 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
-from forecaster.series.causal import (
-    Ahead,
-    Steps,
-    decayed_mean,
-    lagged,
-    latest_mean,
-    shift,
-    squash,
-)
+from forecaster.series.causal import Ahead, Steps, decayed_mean, lagged, latest_mean, shift, squash
 from forecaster.series.limits import ROWS_TO_BLEND
 from forecaster.series.panel.histories import held_back_rows
 
@@ -126,8 +118,7 @@ def held_back_errors(
     steps, horizon = len(z), int(forecasts[0].shape[1])
     reach = min(steps - learned, held_back_rows(steps, horizon))
     first, last = max(1.0, reach / ORIGINS), max(reach, 1)
-    each = (first + (last - first) * number / (ORIGINS - 1) for number in range(ORIGINS))
-    back = np.array(sorted({round(one) for one in each}), np.int64)
+    back = np.unique(np.rint(np.linspace(first, last, ORIGINS)).astype(np.int64))
     origins: np.ndarray = np.maximum(steps - 1 - back, learned - 1)
     target = origins[:, None] + np.arange(1, horizon + 1)
     came = np.where(

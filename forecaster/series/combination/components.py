@@ -95,20 +95,10 @@ class Kind(NamedTuple):
         return self.names, self.seasons
 
     @property
-    def features(self) -> int:
-        """The number of features of the linear model."""
-        return count_of_features(self.seasons, yearly=self.yearly)
-
-    @property
     def classical_season(self) -> int:
         """The season of classical models; 1 for none."""
         season = self.seasons[0] if self.seasons else 1
         return season if season <= MOST_SEASON else 1
-
-    @property
-    def cycles(self) -> tuple[int, ...]:
-        """The seasons that have patterns."""
-        return (_WEEK, _YEAR) if self.seasons == (_WEEK,) else self.seasons
 
 
 NO_KIND = Kind((), ())
@@ -131,9 +121,10 @@ class Components(NamedTuple):
         """Return whether the parts fit their kind, as they may not in a file."""
         kind, linear = self.kind, self.linear
         shape = None if linear is None else linear.weights.shape
+        features = count_of_features(kind.seasons, yearly=kind.yearly)
         return (
             len({*kind.names}) == len(kind.names)
-            and shape == ((horizon, kind.features) if "linear" in kind.names else None)
+            and shape == ((horizon, features) if "linear" in kind.names else None)
             and all(len(one.parameters) == len(one.form.names) for one in self.ets)
             and (self.ces is None or self.ces.fits())
         )
@@ -158,10 +149,7 @@ def pools_of(rows: Sequence[Row], kinds: Sequence[Kind], horizon: int) -> dict[L
 
 
 def fit_components(
-    rows: Sequence[Row],
-    kinds: Sequence[Kind],
-    pools: Mapping[Lags, Pool],
-    horizon: int,
+    rows: Sequence[Row], kinds: Sequence[Kind], pools: Mapping[Lags, Pool], horizon: int
 ) -> list[Components]:
     """Fit the components of all series.
 
@@ -252,7 +240,8 @@ def _ahead(
         models = [cast(Linear, one.linear) for one in its]
         return linear_ahead(rows, models, kind.seasons, horizon, yearly=kind.yearly)
     if name == "patterns":
-        return patterns_ahead(rows, kind.cycles, horizon)
+        cycles = (_WEEK, _YEAR) if kind.seasons == (_WEEK,) else kind.seasons
+        return patterns_ahead(rows, cycles, horizon)
     if name == SEASONAL_NAIVE:
         return [lagged(row, kind.classical_season, horizon) for row in rows]
     return [np.zeros((len(row), horizon)) for row in rows]

@@ -76,10 +76,7 @@ NOTHING = Blending()
 
 
 def learn(
-    rows: Sequence[Row],
-    known: Sequence[Nature],
-    horizon: int,
-    alone: Name | None,
+    rows: Sequence[Row], known: Sequence[Nature], horizon: int, alone: Name | None
 ) -> Blending:
     """Return what the series of a panel share, from a sample of them.
 

@@ -113,9 +113,10 @@ class Nature:
         """Whether what is known in advance multiplies it, as it does counts and levels above 0."""
         return self.logarithmic or self.counts
 
-    def may_have_effects(self, rhythm: str) -> bool:
-        """Return whether it is a series of such a rhythm, of numbers that are not counts."""
-        return rhythm != "" and self.rhythm == rhythm and not (self.counts or self.sparse)
+    @property
+    def may_have_effects(self) -> bool:
+        """Whether it is a series of some rhythm, of numbers that are not counts."""
+        return self.rhythm != "" and not (self.counts or self.sparse)
 
     def without_dip(
         self, values: Float[np.ndarray, " row"], times: np.ndarray

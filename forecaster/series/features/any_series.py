@@ -31,12 +31,7 @@ from forecaster.series.combination.learning import (
     with_blends,
     with_judged_blends,
 )
-from forecaster.series.combination.nature import (
-    Nature,
-    as_usual,
-    common_seasons,
-    usually_counts,
-)
+from forecaster.series.combination.nature import Nature, as_usual, common_seasons, usually_counts
 from forecaster.series.features.transformed import Transformed, stacked
 from forecaster.series.features.transforms import (
     FIRST_CHANGES,
@@ -119,17 +114,14 @@ class AnySeries(Transform):
         return super().with_series(panel, season)._with_natures(made)
 
     def learned_from(
-        self,
-        panel: Panel,
-        horizon: int,
-        held_back: Int[np.ndarray, " series"] | None = None,
+        self, panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"] | None = None
     ) -> Self:
         """Return the transform with what the series of a panel share, learned from their past.
 
         For the combination these are blends, and effects known in advance. Where times are whole
         numbers, series also take the seasons that most others have. ``held_back`` is not used.
         """
-        natures = {name: self._nature(name) for name in panel.ids}
+        natures = self._rows(panel).natures
         if self.name == "last_value":
             usual = self.learned.unit if panel.target == "y" else unit_of_prices(panel)
             return self.with_learned(unit=learned_unit(panel, natures, usual))
@@ -138,13 +130,14 @@ class AnySeries(Transform):
         natures = as_usual(natures, panel, common, counts=counts)
         made = self._with_natures(natures)
         made = made.with_learned(common_seasons=common, usually_counts=counts)
+        every = made._rows(panel)
         if self.alone is None:
-            panel = made.seen(panel)
-            known = learn_effects(KnownRows(panel, natures, self.covariates))
-            made = made.with_learned(known=known)
-            natures = made._with_effects(panel)
-        rows = [row for row, _ in KnownRows(panel, natures, self.covariates).filled()]
-        return made.with_learned(blending=learn(rows, list(natures.values()), horizon, self.alone))
+            every = made._rows(made.seen(panel))
+            made = made.with_learned(known=learn_effects(every))
+            every = with_known_effects(every, made.learned.known)
+        rows = [row for row, _ in every.filled()]
+        natures = list(every.natures.values())
+        return made.with_learned(blending=learn(rows, natures, horizon, self.alone))
 
     def with_components(
         self, panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"] | None = None
@@ -156,12 +149,11 @@ class AnySeries(Transform):
         """
         if self.name != "combined":
             return self
-        panel = self.seen(panel)
-        natures = self._with_effects(panel, held_back)
-        every = KnownRows(panel, natures, self.covariates)
-        rows = [row for row, _ in every.filled()]
-        first = [row for row, _ in every._replace(held_back=held_back).filled()]
-        known = list(natures.values())
+        early = self._rows(self.seen(panel))._replace(held_back=held_back)
+        early = with_known_effects(early, self.learned.known)
+        rows = [row for row, _ in early._replace(held_back=None).filled()]
+        first = [row for row, _ in early.filled()]
+        known = list(early.natures.values())
         kinds = kinds_of(rows, known, self.alone, [len(row) for row in first])
         shared = self.learned.blending
         if held_back is None:
@@ -170,20 +162,16 @@ class AnySeries(Transform):
         else:
             made = fitted(first, known, kinds, shared.early or shared.pools, horizon)
             made = with_judged_blends(rows, made, horizon, shared)
-        made = dict(zip(natures, made, strict=True))
+        made = dict(zip(panel.ids, made, strict=True))
         return self._with_natures(made).with_learned(blending=shared)
 
     def _with_natures(self, natures: Mapping[str, Nature]) -> Self:
         """Return the transform with some series added, or changed."""
         return dataclasses.replace(self, natures={**self.natures, **natures})
 
-    def _with_effects(
-        self, panel: Panel, held_back: Int[np.ndarray, " series"] | None = None
-    ) -> dict[str, Nature]:
-        """Return the properties of each series with what is known in advance of it."""
-        natures = {name: self._nature(name) for name in panel.ids}
-        rows = KnownRows(panel, natures, self.covariates, held_back)
-        return with_known_effects(rows, self.learned.known)
+    def _rows(self, panel: Panel) -> KnownRows:
+        """Return the rows of a panel, with the properties of its series."""
+        return KnownRows(panel, {n: self._nature(n) for n in panel.ids}, self.covariates)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -258,11 +246,10 @@ class AnySeries(Transform):
         series, steps = z.shape
         base, scale = (np.full((series, steps, horizon), np.nan) for _ in range(2))
         features = np.full((series, steps, FEATURES), np.nan)
-        natures = [self._nature(name) for name in panel.ids]
-        every = KnownRows(panel, dict(zip(panel.ids, natures, strict=True)), self.covariates)
+        every = self._rows(panel)
         filled = every.filled()
         rows = [row for row, _ in filled]
-        natures = with_blends(rows, natures, self.learned.blending)
+        natures = with_blends(rows, list(every.natures.values()), self.learned.blending)
         for row, made in enumerate(combine(rows, natures, horizon)):
             nature, (middle, width) = natures[row], made
             if nature.counts:  # mean and deviation

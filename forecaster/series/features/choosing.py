@@ -25,10 +25,7 @@ def transform_class(name: object) -> type[Transform]:
 
 
 def choose_transform(
-    name: str,
-    panel: Panel,
-    season: int | Sequence[int] | None = None,
-    alone: str | None = None,
+    name: str, panel: Panel, season: int | Sequence[int] | None = None, alone: str | None = None
 ) -> Transform:
     """Return the transform of this name for a panel.
 

@@ -112,10 +112,7 @@ class Transform:
         return dataclasses.replace(self, covariates=known)
 
     def learned_from(
-        self,
-        panel: Panel,
-        horizon: int,
-        held_back: Int[np.ndarray, " series"] | None = None,
+        self, panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"] | None = None
     ) -> Self:
         """Return the transform with what the series of a panel share, learned from their past.
 

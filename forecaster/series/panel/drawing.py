@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from forecaster.errors import Skipped, UsageError, check_names, listed, near
+from forecaster.errors import UsageError, check_names
 from forecaster.series.showing import as_written, axes_of
 
 if TYPE_CHECKING:
@@ -46,28 +46,16 @@ def draw(series: Mapping[str, Drawn], channel: str, ax: "Axes | None", *, prices
     return ax
 
 
-def series_to_draw(
-    unique_ids: str | Sequence[str] | None, ids: Sequence[str], skipped: Mapping[str, Skipped]
-) -> list[str]:
-    """Return the series of a panel to draw, by default the first ones.
+def series_to_draw(unique_ids: str | Sequence[str] | None, ids: Sequence[str]) -> list[str]:
+    """Return the series to draw, by default the first ones. Raises UsageError for more than 10.
 
-    Raises UsageError for an unknown series, or more than 10.
-
-    - ``unique_ids``: the series that were asked for
-    - ``ids``, ``skipped``: those of the panel
+    ``unique_ids``: the series that were asked for; ``ids``: those of the panel
     """
     if unique_ids is None:
         return list(ids[:_MOST])
     if not isinstance(unique_ids, str):
         check_names("unique_ids", unique_ids, "the name of a series, a list of names, or None")
     names = [unique_ids] if isinstance(unique_ids, str) else list(dict.fromkeys(unique_ids))
-    for name in names:
-        if name not in ids:
-            close = near(ids, name) or ids[:3]
-            reason = f": {skipped[name]}" if name in skipped else ""
-            raise UsageError(
-                f"{name!r} is not in the panel{reason}; there are e.g. {listed(close)}"
-            )
     if not 1 <= len(names) <= _MOST:
         raise UsageError(f"expected 1 to {_MOST} series to draw; got {len(names)}")
     return names

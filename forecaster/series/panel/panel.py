@@ -123,7 +123,9 @@ class Panel:
         channel = "close" if "close" in self.channels else self.target
         values, flagged = self.channel(channel), self.flagged()
         drawn: dict[str, Drawn] = {}
-        for name in series_to_draw(unique_ids, self.ids, self.skipped):
+        names = series_to_draw(unique_ids, self.ids)
+        check_known(self, names, "unique_ids")
+        for name in names:
             row = self.ids.index(name)
             seen = np.flatnonzero(self.mask[row])[-(history or 0) :]
             drawn[name] = self.times[seen], values[row, seen], flagged[row, seen]
@@ -237,9 +239,8 @@ class Panel:
         skipped = {**self.skipped, **(skipped or {})}
         if not len(ids):
             raise NoSeries(skipped)
+        check_known(self, ids, "ids")
         row_of = {name: row for row, name in enumerate(self.ids)}
-        if unknown := [name for name in ids if name not in row_of]:
-            raise UsageError(f"ids: {listed(unknown)}: not in the panel; it has {listed(self.ids)}")
         rows = [row_of[name] for name in ids]
         same = tuple(ids) == self.ids  # a copy of all series would take as much memory again
         return dataclasses.replace(
@@ -325,13 +326,7 @@ class Panel:
         if self.market is not None and set(names) <= set(self.market.ids):
             same = self.market.ids == tuple(names)
             return self if same else dataclasses.replace(self, market=self.market.only(names))
-        for name in names:
-            if name not in self.ids:
-                why = f" ({self.skipped[name]})" if name in self.skipped else ""
-                raise UsageError(
-                    f"market: expected one of the series; {name!r} is none of them{why}. There are "
-                    f"{listed(near(self.ids, name) or self.ids)}; load the rows of the index too"
-                )
+        check_known(self, names, "market")
         market = alone(self, names)
         gone = {name for name in names if name not in forecast}
         if not gone:
@@ -459,21 +454,10 @@ class Panel:
         seen = np.flatnonzero(self.mask[row])[-count:]
         return self.times[seen], self.values[row, seen], self.channels
 
-    def rows(
-        self, held_back: Int[np.ndarray, " series"] | None = None
-    ) -> list[tuple[Float[np.ndarray, " row"], Shaped[np.ndarray, " row"]]]:
-        """Return the target and the times of each series' rows.
-
-        ``held_back``: the number of latest rows of each series to leave out
-        """
+    def rows(self) -> list[tuple[Float[np.ndarray, " row"], Shaped[np.ndarray, " row"]]]:
+        """Return the target and the times of each series' rows."""
         values = self.channel(self.target)
-        out: list[tuple[np.ndarray, np.ndarray]] = []
-        for row in range(len(self.ids)):
-            seen = np.flatnonzero(self.mask[row])
-            if held_back is not None:
-                seen = seen[: len(seen) - held_back[row]]
-            out.append((values[row, seen], self.times[seen]))
-        return out
+        return [(own[seen], self.times[seen]) for own, seen in zip(values, self.mask, strict=True)]
 
     def times_of_rows(self) -> dict[str, Shaped[np.ndarray, " row"]]:
         """Return the times at which each series was observed."""
@@ -485,6 +469,18 @@ class Panel:
         if name not in self.channels:
             raise UsageError(f"channel {name!r}: expected one of {listed(self.channels)}")
         return self.values[:, :, self.channels.index(name)]
+
+
+def check_known(panel: Panel, names: Sequence[str], what: str) -> None:
+    """Raise UsageError for a name of no series of a panel; ``what``: the argument's name."""
+    known = set(panel.ids)
+    for name in names:
+        if name not in known:
+            why = f" ({panel.skipped[name]})" if name in panel.skipped else ""
+            raise UsageError(
+                f"{what}: {name!r} is none of the panel's series{why}; there are "
+                f"{listed(near(panel.ids, name) or panel.ids)}"
+            )
 
 
 def beside(panel: Panel, change: Callable[[Panel], Panel]) -> Panel:
