@@ -63,9 +63,9 @@ def test_a_budget_decides_how_many_are_trained_at_a_time(store, monkeypatch):
     monkeypatch.setattr(memory, "_FEWEST", 1)
     each = bytes_of_series(Config(), 300, store.channels("S0"))
     room = memory._PROGRAM + 3 * each
-    assert memory.portions(store, store.ids, Config(), room)[0] == 3
-    assert memory.portions(store, store.ids, Config(), room + 4 * each)[0] is None
-    assert memory.portions(store, store.ids, Config(), None)[0] is None
+    memory.portions(store, store.ids, Config(), room)[0] == 3
+    memory.portions(store, store.ids, Config(), room + 4 * each)[0] is None
+    memory.portions(store, store.ids, Config(), None)[0] is None
 
 
 def test_a_budget_that_would_have_no_effect_is_refused(tmp_path):
@@ -90,7 +90,7 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
     assert "the networks that all start from" in message
     with refuses(UsageError):
         memory.portions(store, store.ids, Config(), memory._PROGRAM + 1_233 * 10**6)
-    assert memory.portions(store, store.ids, Config(), memory.parse_memory(least))
+    memory.portions(store, store.ids, Config(), memory.parse_memory(least))
 
 
 @pytest.mark.parametrize("size", ["2", "lots", "-1GB", "10MB", "800MB"])
@@ -128,7 +128,7 @@ def test_the_size_that_is_named_is_enough_for_one_long_series(rows, taken):
         memory.portions(store, store.ids, config, memory._PROGRAM + 10**6)
     named = re.findall(r"--memory ([\d.]+GB) or more", str(caught.value))[0]
     assert taken <= 1.1 * memory.parse_memory(named)
-    assert memory.portions(store, store.ids, config, memory.parse_memory(named))
+    memory.portions(store, store.ids, config, memory.parse_memory(named))
 
 
 def test_a_series_that_does_not_fit_into_the_free_memory_is_refused(monkeypatch):
@@ -137,8 +137,8 @@ def test_a_series_that_does_not_fit_into_the_free_memory_is_refused(monkeypatch)
     with refuses(UsageError) as caught:
         memory.portions(store, store.ids, config, None)
     named = re.findall(r"--memory ([\d.]+GB) tries it all the same", str(caught.value))[0]
-    assert memory.portions(store, store.ids, config, memory.parse_memory(named))
-    assert memory.portions(store, store.ids, Config(horizon=12), None)
+    memory.portions(store, store.ids, config, memory.parse_memory(named))
+    memory.portions(store, store.ids, Config(horizon=12), None)
 
 
 @pytest.mark.parametrize("counts", [True, False])

@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pandas as pd
@@ -38,7 +39,7 @@ class Bucket:
         return [path.removeprefix(f"{self.folder}/") for path in self.system.find(self.folder)]
 
 
-def checked(*name: str, **options: str | None) -> RemoteOutput:
+def checked(*name: str, **options: Any) -> RemoteOutput:
     output = check_forecast_output(*name, **options)
     assert isinstance(output, RemoteOutput)
     return output

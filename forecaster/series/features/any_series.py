@@ -285,7 +285,7 @@ def unit_of_prices(panel: Panel) -> float:
     return float(_VOLATILITY * np.sqrt((times[-1] - times[0]) / _YEAR / (len(times) - 1)))
 
 
-def learned_unit(panel: Panel, natures: dict[str, Nature], usual: float) -> float:
+def learned_unit(panel: Panel, natures: Mapping[str, Nature], usual: float) -> float:
     """Return the usual change from one row to the next of a panel's series, in units of the level.
 
     Series move together, so all changes of a row count for one.
