@@ -63,9 +63,9 @@ def test_a_budget_decides_how_many_are_trained_at_a_time(store, monkeypatch):
     monkeypatch.setattr(memory, "_FEWEST", 1)
     each = bytes_of_series(Config(), 300, store.channels("S0"))
     room = memory._PROGRAM + 3 * each
-    memory.portions(store, store.ids, Config(), room)[0] == 3
-    memory.portions(store, store.ids, Config(), room + 4 * each)[0] is None
-    memory.portions(store, store.ids, Config(), None)[0] is None
+    assert memory.portions(store, store.ids, Config(), room)[0] == 3
+    assert memory.portions(store, store.ids, Config(), room + 4 * each)[0] is None
+    assert memory.portions(store, store.ids, Config(), None)[0] is None
 
 
 def test_a_budget_that_would_have_no_effect_is_refused(tmp_path):
