@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ForecasterWarning, Kind, Skipped, UsageError
+from forecaster.errors import DataError, Kind, Skipped, UsageError
 from tests.conftest import run
-from tests.messages import refuses, warns
+from tests.messages import refuses
 
 DAYS = pd.date_range("2024-01-31", periods=60, name="Date")
 SERIES = ("north", "south")
@@ -243,8 +243,8 @@ def test_columns_are_no_series_without_a_word(tmp_path, header, target, series):
     source = f"files:{tmp_path / 'x.csv'}"
     assert fc.load_panel(source, target_col=target).ids == ("x",)
     assert fc.load_panel(source, wide=True).ids == series
-    with warns(ForecasterWarning):
-        assert fc.load_panel(source).ids == series
+    with refuses(DataError):
+        fc.load_panel(source)
 
 
 def test_one_column_of_a_file_is_the_series_that_the_file_is_named_after(tmp_path):

@@ -146,7 +146,7 @@ def test_rows_in_another_currency_are_not_appended(tmp_path, stored):
     ingest(Home(tmp_path), stored(euros), None, refresh=True)
     dollars = stored(day_after(euros, currency="USD"), append=True)
     arrived = ingest(Home(tmp_path), dollars, ["AAA"], refresh=True)
-    assert "column 'currency' holds EUR, column 'currency' USD" in arrived.stale["AAA"]
+    assert "the currency of some is 'EUR', of others 'USD'" in arrived.stale["AAA"]
     assert len(series(arrived, "AAA")) == 60
     for unit in ("EUR", None, "EUR"):  # a day that states none keeps what was stated
         euros = pd.concat([euros, day_after(euros, currency=unit)])
@@ -163,7 +163,7 @@ def test_a_currency_under_another_heading_and_of_a_wide_table_is_compared_too(tm
     wide[8:].assign(ccy="USD").to_csv(path, index=False)
     arrived = ingest(Home(tmp_path), open_source(f"files:{path}", append=True), None, refresh=True)
     (why,) = arrived.stale.values()
-    assert "column 'currency' holds EUR, column 'ccy' USD" in why
+    assert "the currency of some is 'EUR', of others 'USD'" in why
 
 
 def test_another_target_is_not_appended(tmp_path, stored):

@@ -178,7 +178,7 @@ def test_files_of_one_series_have_one_currency(tmp_path):
     pd.concat([later, prices(ticker="B")]).to_csv(tmp_path / "2025.csv", index=False)
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("B",)
-    assert "its parts disagree: column 'currency' holds EUR, column 'currency' USD" in str(
+    assert "its parts disagree: the currency of some is 'EUR', of others 'USD'" in str(
         panel.skipped["A"]
     )
 

@@ -15,7 +15,7 @@ from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.layout import SEPARATOR, each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.parquet_tables import read_parquet
-from forecaster.ingest.tables.roles import Columns, canonical, canonical_names, is_currency
+from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
@@ -108,17 +108,15 @@ def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
         raise DataError(
             "its parts disagree: some hold dates, others whole numbers; write all alike"
         )
-    stated = [pair for frame in frames for pair in frame.attrs.get("units", {}).items()]
-    for currency in (True, False):
-        same = [pair for pair in stated if is_currency(pair[0]) == currency]
-        for column, unit in same:
-            if unit != same[0][1]:
-                raise DataError(
-                    f"its parts disagree: column {same[0][0]!r} holds {same[0][1]}, column "
-                    f"{column!r} {unit}; convert the numbers, or give each its own series"
-                )
+    units: dict[str, str] = {}
+    for kind, unit in (pair for each in frames for pair in each.attrs.get("units", {}).items()):
+        if units.setdefault(kind, unit) != unit:
+            raise DataError(
+                f"its parts disagree: the {kind} of some is {units[kind]!r}, of others {unit!r}; "
+                "convert the numbers, or give each its own series"
+            )
     joined = pd.concat(frames, ignore_index=True)
-    joined.attrs["units"] = dict(stated)
+    joined.attrs["units"] = units
     return joined.sort_values("ds", kind="stable", ignore_index=True)
 
 

@@ -68,7 +68,7 @@ def tidy(
     - ``decimal``: the decimal sign in numbers that are text, if it is known and none is stated
     - ``columns``: the columns with series, times and target, if their names do not show it
 
-    ``attrs["units"]`` holds the stated currency and unit of each series by column.
+    ``attrs["units"]`` holds the stated ``currency`` and ``unit`` of each series.
 
     Raises DataError with file, line and column if a column is missing, a cell is not a date or not
     a finite number, a series has two currencies, or the table can be read in two ways.
@@ -76,8 +76,7 @@ def tidy(
     columns = columns or Columns()
     table = table.set_axis(list(map(str, table.columns)), axis=1)
     table = with_joined_ids(table, columns.id_col, columns.id_parts, where)
-    names, wide = find_roles(table, where, columns)
-    whole = table
+    names, wide, whole = find_roles(table, where, columns), bool(columns.wide), table
     where = dataclasses.replace(where, written_names={new: old for old, new in names.items()})
     table = table[list(names)].rename(columns=names)
     if CLOCK in table:
@@ -164,7 +163,7 @@ def _with_clock(dates: pd.Series, clock: pd.Series, where: TableLocation) -> pd.
 def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the name and the rows of each series of a tidy table, with names as text.
 
-    ``attrs["units"]`` of a frame holds the stated currency and unit by column.
+    ``attrs["units"]`` of a frame holds the stated ``currency`` and ``unit``.
     """
     ids, units = table["unique_id"].cat, table.attrs.get("units", {})
     codes = ids.codes.to_numpy()
@@ -239,7 +238,7 @@ def _numbers(
 
 
 def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[str, dict[str, str]]:
-    """Return the currency and the unit of each series by column, if the table states them.
+    """Return the ``currency`` and the ``unit`` of each series, if the table states them.
 
     Raises DataError if a series has two currencies or units.
     """
@@ -258,9 +257,9 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
                 "Convert the numbers, or give each its own series (on the command line --columns "
                 "id=NAME, in Python id_col=)"
             )
-        each = kinds.drop_duplicates("id")
+        each, kind = kinds.drop_duplicates("id"), UNITS[canonical(name)]
         for series, unit in zip(ids.cat.categories[each["id"]], each["unit"], strict=True):
-            stated_units.setdefault(str(series), {})[name] = unit
+            stated_units.setdefault(str(series), {})[kind] = unit
     return stated_units
 
 

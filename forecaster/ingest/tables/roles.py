@@ -12,7 +12,7 @@ from typing import Any, TypedDict, cast
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, listed, warn
+from forecaster.errors import DataError, UsageError, listed
 from forecaster.ingest.tables.dates import check_date_format, to_times
 from forecaster.ingest.tables.decimals import Decimal, as_decimal, is_number_column, plain_cells
 from forecaster.ingest.tables.location import TableLocation
@@ -30,8 +30,11 @@ _FALLBACK_SPELLINGS = {
 ACTIONS = ("dividends", "splits")  # adj_close accounts for them
 PRICES = ("open", "high", "low", "volume", *ACTIONS)
 UNUSED = ("per", "openint", "change_%", "capital_gains", "unnamed:_0", "__index_level_0__")
-UNITS = ("currency", "ccy", "currency_code", "unit", "units", "uom")
-"""Columns of text that must have the same value in all rows of a series."""
+UNITS = {
+    "currency": "currency", "ccy": "currency", "currency_code": "currency",
+    "unit": "unit", "units": "unit", "uom": "unit",
+}  # fmt: skip
+"""Columns of text that must have the same value in all rows of a series, and what they state."""
 TARGETS = ("y", "close", "adj_close")
 
 
@@ -62,11 +65,6 @@ def is_needed(name: str) -> bool:
     """Return whether a column with this canonical name is used even if it holds text."""
     used = ("unique_id", "ds", "time", *TARGETS, *PRICES, *UNITS)
     return name in used or name in _FALLBACK_SPELLINGS
-
-
-def is_currency(column: str) -> bool:
-    """Return whether a column of :data:`UNITS` states the currency of numbers, not their unit."""
-    return canonical(column).startswith("c")
 
 
 CLOCK = "time of day"
@@ -203,13 +201,10 @@ def parse_columns(texts: tuple[str, ...]) -> ColumnOptions:
     return options
 
 
-def find_roles(
-    table: pd.DataFrame, where: TableLocation, columns: Columns
-) -> tuple[dict[str, str], bool]:
-    """Return the canonical name of each column of a table, and whether each column is a series.
+def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> dict[str, str]:
+    """Return the canonical name of each column of a table; that of a wide one keeps its name.
 
-    A column that is a series keeps its name. Several columns of numbers of which none has a role
-    are series, with a warning unless the caller says so. The columns' names must be text.
+    The columns' names must be text.
 
     Raises DataError if a column is missing, or two have the same role.
     """
@@ -222,31 +217,20 @@ def find_roles(
     if columns.time_col is None:  # else that column holds the time of day, too
         clocks = [old for old, new in names.items() if new == "time" and _is_clock(table[old])]
         names |= dict.fromkeys(clocks, CLOCK)
-    known = ("unique_id", "ds", CLOCK, *PRICES, *UNUSED)
-    left = [old for old, new in names.items() if new not in known]
-    roles = {"unique_id", *TARGETS, *PRICES} & set(names.values())
-    numbers: list[str] = []
-    if not columns.wide and not set(TARGETS) & roles:  # looking at text takes its time
-        numbers = [old for old in left if kind_of(table[old]) == "numbers"]
-    wide = columns.wide
-    if wide is None and columns.target_col is None and not roles and len(numbers) > 1:
-        warn(
-            f"{where}: {listed(list(map(repr, numbers)))} are taken for one series each. Say so by "
-            "--columns wide (in Python wide=True), or name the one to forecast, by --columns "
-            "target=NAME (target_col=)"
-        )
-        wide = True
-    if wide:
+    if columns.wide:
         kept = {old: new for old, new in names.items() if not _is_index(table, old, new)}
-        return {old: new if new in ("ds", CLOCK) else old for old, new in kept.items()}, True
+        return {old: new if new in ("ds", CLOCK) else old for old, new in kept.items()}
     counts = Counter(names.values())
     if doubled := [old for old, new in names.items() if counts[new] > 1]:
         raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
-    if not set(TARGETS) & roles:
+    if not set(TARGETS) & set(names.values()):
+        known = ("unique_id", "ds", CLOCK, *PRICES, *UNUSED)
+        left = (old for old, new in names.items() if new not in known)
+        numbers = [old for old in left if kind_of(table[old]) == "numbers"]
         if len(numbers) != 1:
             raise _unclear(table, names, where, "close")
         names[numbers[0]] = "y"
-    return names, False
+    return names
 
 
 def _is_index(table: pd.DataFrame, old: str, new: str) -> bool:
@@ -307,6 +291,13 @@ def _unclear(
             "expected the names of the columns. Add a line above it, such as ds,y or, for several "
             "series, unique_id,ds,y"
         )
+    numbers = [old for old in left if missing == "close" and kind_of(table[old]) == "numbers"]
+    advice = _NAME_THEM
+    if numbers and "unique_id" not in names.values():
+        advice = (
+            f"If one is the target, say --columns target={numbers[0]} (in Python target_col=); if "
+            "each is a series, --columns wide (wide=True)"
+        )
     for old in dated[:1]:
         others = table[left].drop(columns=old)
         numbers, words = (
@@ -319,7 +310,7 @@ def _unclear(
     return DataError(
         f"{where}: no column {missing!r}; expected ticker, date, open, high, low, close[, "
         "adj_close], volume or unique_id, ds, y, or a date and one column of numbers; "
-        f"{'; '.join(parts) or 'got no columns'}. {_NAME_THEM}"
+        f"{'; '.join(parts) or 'got no columns'}. {advice}"
     )
 
 
