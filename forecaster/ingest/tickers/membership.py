@@ -4,8 +4,8 @@ A CSV file with the columns ``ticker,start,end``, beside others, has a row for e
 which a ticker belonged, both ends included; an empty end means that the ticker still belongs.
 Commas, semicolons or tabs separate the cells.
 
-Tickers beside dates in any other column are refused, since they would otherwise be taken for a list
-of today's members.
+Tickers beside a column whose name is that of dates, such as ``start`` alone or ``delisted``, are
+refused, since they would otherwise be taken for a list of today's members.
 """
 
 import dataclasses
@@ -19,13 +19,15 @@ from forecaster.errors import UsageError
 from forecaster.ingest.tickers.universe import (
     Row,
     find_universe,
-    looks_like_a_date,
     normalise,
     read_rows,
     ticker_column,
 )
 
-_PERIODS = ("year", "quarter", "month", "week")  # columns that need not look like dates
+_DATES = {
+    "start", "end", "from", "to", "date", "year", "quarter", "month", "week", "added", "removed",
+    "listed", "delisted", "in", "out",
+}  # fmt: skip
 _EXPECTED = "expected ticker,start,end, a row for each span of time in which a ticker belonged"
 _EVER = pd.Timestamp("2262-01-01")
 
@@ -59,8 +61,8 @@ class Membership:
 def read_membership(path: str | Path) -> Membership | None:
     """Read a file of members over time; return None for a list of tickers without dates.
 
-    Raises UsageError with file and line for an invalid date or ticker, and for dates in other
-    columns than ``start`` and ``end``.
+    Raises UsageError with file and line for an invalid date or ticker, and for another column whose
+    name is that of dates.
     """
     path = find_universe(path)
     header, *rows = read_rows(path) or [Row("", "", [])]
@@ -68,7 +70,11 @@ def read_membership(path: str | Path) -> Membership | None:
         return None
     names = [name.lower() for name in header.cells]
     if not {"start", "end"} <= set(names):
-        _refuse_dates(header.cells, rows, path)
+        if dates := _DATES & set(names):
+            raise UsageError(
+                f"{path}: the column {min(dates)!r} beside the tickers seems to hold dates; "
+                f"{_EXPECTED}. Rename it, or leave it out"
+            )
         return None
     first, last = names.index("start"), names.index("end")
     spans: list[tuple[str, pd.Timestamp, pd.Timestamp]] = []
@@ -81,19 +87,6 @@ def read_membership(path: str | Path) -> Membership | None:
     if not spans:
         raise UsageError(f"{path}: no ticker in it; {_EXPECTED}")
     return Membership(pd.DataFrame(spans, columns=["unique_id", "start", "end"]))
-
-
-def _refuse_dates(header: list[str], rows: list[Row], path: Path) -> None:
-    """Raise UsageError if a column has dates in most of its non-empty cells."""
-    for column in range(max([len(header), *(len(row.cells) for row in rows)])):
-        cells = [row.cells[column] for row in rows if len(row.cells) > column and row.cells[column]]
-        name = header[column] if column < len(header) else ""
-        if 2 * sum(map(looks_like_a_date, cells)) > len(cells) or name.lower() in _PERIODS:
-            called = repr(name) if name else f"{column + 1} without a name"
-            raise UsageError(
-                f"{path}: the column {called} beside the tickers holds dates; {_EXPECTED}. Rename "
-                "it, or leave it out"
-            )
 
 
 def _date(text: str, where: str) -> pd.Timestamp:

@@ -15,13 +15,7 @@ _SYMBOL = re.compile(r"^\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}$")
 _HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
 _ENDING = re.compile(r"\.(te?xt?|csv|tsv|lst|list|dat|xlsx?|json|parquet)$", re.IGNORECASE)
 _FOLDER = re.compile(r"[/\\]")
-_MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-_DATE = re.compile(
-    r"((\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2})[-/.]\d{1,4}|(19|20)\d\d[-/]\d{1,2}"
-    r"|(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])"
-    rf"|(\d{{1,2}}[ -])?{_MONTH}[. -]+(\d{{1,2}},? )?(\d{{2}}|\d{{4}}))([T ]\d.*)?",
-    re.IGNORECASE,
-)
+_DATE = re.compile(r"(19|20)\d\d-?\d\d-?\d\d")
 
 
 def read_universe(path: str | Path) -> list[str]:
@@ -94,11 +88,6 @@ def ticker_column(header: list[str]) -> int | None:
     """Return the position of the column that is called ticker, symbol or unique_id, or None."""
     names = [name.lower() for name in header]
     return next((names.index(name) for name in _HEADERS if name in names), None)
-
-
-def looks_like_a_date(text: str) -> bool:
-    """Return whether a cell or word is a date as people write it, or a month of a year."""
-    return _DATE.fullmatch(text) is not None
 
 
 def _read_text(path: Path) -> str:
@@ -183,7 +172,7 @@ def _words(row: Row) -> Iterator[str]:
             "tickers only, or a header that names their column"
         )
     for word in re.split(r"[,;\s]+", row.text.split("#", 1)[0]):
-        if looks_like_a_date(word):
+        if _DATE.fullmatch(word):
             raise UsageError(
                 f"{row.where}: {word!r} is a date, and no header says what it means; expected "
                 "tickers only, or a header ticker,start,end"
