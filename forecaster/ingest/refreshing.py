@@ -307,7 +307,6 @@ class _Update:
             asked = str(nearest_time(self.start).date())
             if known is not None:  # an update keeps the earlier start
                 asked = None if known.asked_from is None else min(asked, known.asked_from)
-        zone = item.timezone or (None if known is None else known.timezone)
         its, how = store.corrections_of(name), ""
         if its.adjustments:
             stored = None
@@ -318,7 +317,7 @@ class _Update:
             how = told(its, frame, came)
         if self.names is not None:
             its = its.named(self.names.get(name, {}))
-        encoded = encode(name, frame, asked_from=asked, timezone=zone, corrections=its)
+        encoded = encode(name, frame, asked_from=asked, corrections=its)
         store.write_file_of(encoded)
         return _Written(item, encoded, how)
 

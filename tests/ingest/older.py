@@ -19,8 +19,8 @@ TABLES = """
 CREATE TABLE store (source TEXT, fingerprint TEXT, flags_file TEXT, flags_sha256 TEXT,
     prices_digest TEXT);
 CREATE TABLE series (position INTEGER PRIMARY KEY, name TEXT UNIQUE, rows INTEGER, first TEXT,
-    last TEXT, sha256 TEXT, file TEXT, state TEXT, reason TEXT, asked_from TEXT, timezone TEXT,
-    fingerprint TEXT, corrections TEXT);
+    last TEXT, sha256 TEXT, file TEXT, state TEXT, reason TEXT, asked_from TEXT,
+    fingerprint TEXT, corrections TEXT, timezone TEXT);
 CREATE TABLE tickers (position INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE failed (position INTEGER PRIMARY KEY, name TEXT, reason TEXT);
 CREATE TABLE counts (series TEXT, kind TEXT, count INTEGER, PRIMARY KEY (series, kind));
@@ -76,7 +76,7 @@ def _fill(connection: sqlite3.Connection, index: Index) -> None:
     entries = {name: msgspec.structs.asdict(entry) for name, entry in index.series.items()}
     for name, fields in entries.items():
         fields["corrections"] = index.series[name].corrections.text()
-    insert("series", [(name, *fields.values()) for name, fields in entries.items()])
+    insert("series", [(name, *each.values(), "UTC") for name, each in entries.items()])
     if origin is not None:
         insert("tickers", [(name,) for name in origin.tickers])
         insert("failed", list(origin.failed.items()))

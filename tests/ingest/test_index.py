@@ -54,7 +54,7 @@ def test_what_was_written_is_read(path, index):
 
 @pytest.mark.parametrize("name", ["A B", "Ä", "ö\udcf6\ud800", "nul\0l", 'a"b', "it's", ""])
 def test_any_name_is_read_as_it_was_written(tmp_path, index, name):
-    index.series[name] = entry(reason=name, timezone=name)
+    index.series[name] = entry(reason=name)
     index.origin = Origin(name, [name], {name: name})
     index.quarantine = [Quarantined(name, None, name, name)]
     index.write(tmp_path / INDEX)
@@ -70,7 +70,7 @@ def test_the_first_and_the_last_time_of_all_series():
 def test_what_is_left_of_a_series_that_was_set_aside(index):
     assert index.known("AAA") == index.series["AAA"] and index.known("ZZZ") is None
     lost = index.known("CCC")
-    assert lost.asked_from == "2019-01-01" and lost.timezone == "UTC" and lost.corrections
+    assert lost.asked_from == "2019-01-01" and lost.corrections
     index.quarantine.append(Quarantined("CCC", "c", "again"))
     assert index.known("CCC") == index.quarantine[-1]
 

@@ -82,10 +82,7 @@ def _rename(store: Store, name: str, new: str) -> None:
         _check_same(name, before, new, its.applied(both)[came])
         frame = both
     names = {old: time for old, time in its.dates.items() if old != new} | {name: since}
-    series = encode(
-        new, frame, asked_from=entry.asked_from, timezone=entry.timezone,
-        corrections=its.named(names),
-    )  # fmt: skip
+    series = encode(new, frame, asked_from=entry.asked_from, corrections=its.named(names))
     store.write_file_of(series)
     store.note_written(series)
     store.put(name, None)

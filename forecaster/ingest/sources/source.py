@@ -15,7 +15,6 @@ class Fetched(NamedTuple):
     - ``reason``: why the series could not be fetched
     - ``unchanged``: the stored series is up to date
     - ``suspect``: the source contradicts the stored series, which is kept
-    - ``timezone``: of the exchange
     - ``kept``: the times of the frame's rows that come from the store; None: of none
     """
 
@@ -24,7 +23,6 @@ class Fetched(NamedTuple):
     reason: str | None = None
     unchanged: bool = False
     suspect: bool = False
-    timezone: str | None = None
     kept: pd.Series | None = None
 
 

@@ -35,11 +35,11 @@ def bring_up_to_date(
     """
     since = None if start is None else nearest_time(start)
     if stored is None:
-        return _whole(name, get(since))
-    since = earliest(since, stored)
+        return Fetched(name, get(since))
     asked = None if stored.asked_from is None else nearest_time(stored.asked_from)
+    since = None if since is None or asked is None else min(since, asked)
     if stored.frame.empty:
-        return _whole(name, get(since))
+        return Fetched(name, get(since))
     if since != asked:
         return _refetched(name, stored.frame, get(since))
     if stored.frame["ds"].iloc[-1] >= last_closed:
@@ -50,15 +50,8 @@ def bring_up_to_date(
         kept = stored.frame[~stored.frame["ds"].isin(latest["ds"])]
         both = pd.concat([kept, latest], ignore_index=True)
         both = both.sort_values("ds", ignore_index=True)
-        return _whole(name, both, latest)._replace(kept=kept["ds"])
+        return Fetched(name, both, kept=kept["ds"])
     return _refetched(name, stored.frame, get(asked))
-
-
-def earliest(since: pd.Timestamp | None, stored: Stored) -> pd.Timestamp | None:
-    """Return the earlier of a new start and the stored one; None: all history."""
-    if since is None or stored.asked_from is None:
-        return None
-    return min(since, nearest_time(stored.asked_from))
 
 
 def agree(stored: pd.DataFrame, latest: pd.DataFrame) -> bool:
@@ -96,10 +89,10 @@ def _refetched(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
             suspect=True,
         )
     if lost.empty:
-        return _whole(name, whole)
+        return Fetched(name, whole)
     lost = _on_scale_of(lost, stored, whole)
     both = pd.concat([whole, lost], ignore_index=True).sort_values("ds", ignore_index=True)
-    return _whole(name, both.reindex(columns=whole.columns), whole)
+    return Fetched(name, both.reindex(columns=whole.columns))
 
 
 def _on_scale_of(lost: pd.DataFrame, stored: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:
@@ -115,8 +108,3 @@ def _on_scale_of(lost: pd.DataFrame, stored: pd.DataFrame, whole: pd.DataFrame) 
             near = factor.reindex(lost["ds"], method="nearest").fillna(1.0)
             lost[column] *= near.to_numpy()
     return lost
-
-
-def _whole(name: str, frame: pd.DataFrame, latest: pd.DataFrame | None = None) -> Fetched:
-    zone = (frame if latest is None else latest).attrs.get("timezone")
-    return Fetched(name, frame, timezone=zone)

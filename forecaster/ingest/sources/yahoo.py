@@ -21,9 +21,9 @@ from forecaster.errors import (
     UsageError,
 )
 from forecaster.ingest.sources.source import Date, Fetched, Known, Stored
-from forecaster.ingest.sources.update import bring_up_to_date, earliest
+from forecaster.ingest.sources.update import bring_up_to_date
 from forecaster.ingest.sources.yahoo_http import TIMEOUT, Limiter, the_session
-from forecaster.series import exchange_of, last_closed, nearest_time, timezone_of
+from forecaster.series import exchange_of, last_closed, timezone_of
 
 _ATTEMPTS = 30  # requests for one ticker, refused ones included
 _MOST_FAILURES = 4  # for one ticker, refusals aside
@@ -127,8 +127,7 @@ class Yahoo:
             return done
 
         if self._refresh and stored is not None:
-            since = earliest(None if start is None else nearest_time(start), stored)
-            return bring_up_to_date(name, get, None, since, closed)
+            stored = stored._replace(frame=stored.frame[:0])
         return bring_up_to_date(name, get, stored, start, closed)
 
 

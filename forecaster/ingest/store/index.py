@@ -37,7 +37,6 @@ class SeriesEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
       user said that no more rows will come
     - ``reason``: why the series is suspect
     - ``asked_from``: the first date that the source was asked for; None: all history
-    - ``timezone``: the time zone of the exchange, if the source states it
     - ``fingerprint``: the fingerprint of the source when the series was read, if it has one
     - ``corrections``: what is applied to the rows when they are read
     """
@@ -50,7 +49,6 @@ class SeriesEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     state: str = "ok"
     reason: str | None = None
     asked_from: str | None = None
-    timezone: str | None = None
     fingerprint: str | None = None
     corrections: Corrections = Corrections()
 
@@ -81,7 +79,10 @@ class Quality(NamedTuple):
 
 
 class Quarantined(NamedTuple):
-    """A damaged file that was set aside; ``file`` is None if the file was missing."""
+    """A damaged file that was set aside; ``file`` is None if the file was missing.
+
+    ``timezone``: no longer used
+    """
 
     series: str
     file: str | None

@@ -20,7 +20,7 @@ FLAGS_FILE = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
 _META = b"forecaster"
 _ACTIONS = ("dividends", "splits")  # adj_close accounts for them
 UNITS = "units"
-"""Key of a frame's ``attrs``: the stated currency and unit of a series by column."""
+"""Key of a frame's ``attrs``: the stated currency and unit of a series."""
 
 
 class Arrays(NamedTuple):
@@ -44,7 +44,6 @@ def encode(
     frame: pd.DataFrame,
     *,
     asked_from: str | None = None,
-    timezone: str | None = None,
     corrections: Corrections = NONE,
 ) -> Encoded:
     """Encode a series as a file of the store; the same content gives the same bytes.
@@ -58,7 +57,7 @@ def encode(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    described: dict[str, Any] = {"name": name, "asked_from": asked_from, "timezone": timezone}
+    described: dict[str, Any] = {"name": name, "asked_from": asked_from, "timezone": None}
     if units := frame.attrs.get(UNITS):
         described[UNITS] = units
     if corrections:
@@ -83,7 +82,7 @@ def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
         described = json.loads(metadata[_META])
     else:  # this file was written by version 1
         name = table.column("unique_id")[0].as_py()
-        described = {"name": name, "asked_from": None, "timezone": None}
+        described = {"name": name, "asked_from": None}
     return described["name"], _entry(raw, file, described, table.column("ds").to_pandas())
 
 
@@ -105,7 +104,6 @@ def _entry(raw: bytes, file: str, described: dict[str, Any], times: pd.Series) -
         last=show_time(times.iloc[-1]),
         sha256=sha256(raw),
         asked_from=described["asked_from"],
-        timezone=described["timezone"],
         corrections=Corrections.read(described.get("corrections")),
     )
 

@@ -203,9 +203,8 @@ class Store:
         """
         entry = self.index.series[name]
         series = encode(
-            name, self.read_delivered(name), asked_from=entry.asked_from, timezone=entry.timezone,
-            corrections=corrections,
-        )  # fmt: skip
+            name, self.read_delivered(name), asked_from=entry.asked_from, corrections=corrections
+        )
         self.write_file_of(series)
         self.put(name, msgspec.structs.replace(
             series.entry, fingerprint=entry.fingerprint, state=entry.state, reason=entry.reason
@@ -322,10 +321,9 @@ class Store:
             entry = self.index.series[name]
             self.index.quarantine.append(
                 self._move_aside(name, entry.file, why)._replace(
-                    asked_from=entry.asked_from, timezone=entry.timezone,
-                    corrections=entry.corrections,
+                    asked_from=entry.asked_from, corrections=entry.corrections
                 )
-            )  # fmt: skip
+            )
             self.put(name, None)
         if damaged:
             self.commit(origin=None)
