@@ -186,7 +186,7 @@ class _Update:
         if not renames:
             return renames, given
         asked: Sequence[str] = tickers or ()
-        if isinstance(self.source, Whole):  # others have all rows under the new name
+        if isinstance(self.source, Whole) and self.source.lost:  # others have all by the new name
             from forecaster.ingest.sources.renamed import Renamed
 
             names = {n: its.dates for n, its in store.index.corrections.items() if its.names}

@@ -176,21 +176,6 @@ def test_rows_that_were_not_stored_are_adjusted_when_they_are_appended(tmp_path,
     assert not wrong(vendor.store.read_one("STAYS"), raw, FIRST)
 
 
-def test_a_factor_of_ones_own_is_applied_once(vendor):
-    """On its first day, the company lost 8 % in the new currency."""
-    raw = with_split("EUR", 0.8 * 0.92)
-    adjust = ("adjust", "EUR", "--factor", "0.8", "--before", DAYS[SPLIT], "--no-volume")
-    assert vendor.deliver([raw, RAW["STAYS"]], FIRST).exit_code == 0
-    vendor(*adjust)
-    done = run(*adjust, "--home", vendor.home)
-    assert done.exit_code == 2 and "EUR: prices did not move by about 0.8" in done.stderr
-    for morning in range(1, 4):
-        assert vendor.deliver([raw, RAW["STAYS"]], FIRST + morning).exit_code == 0
-        truth = raw["close"].where(raw["date"] >= DAYS[SPLIT], raw["close"] * 0.8)
-        stored = vendor.store.read_one("EUR")["close"]
-        np.testing.assert_allclose(stored, truth[: FIRST + morning + 1])
-
-
 def test_each_of_two_adjustments_is_applied_to_the_rows_that_lack_it():
     days = pd.bdate_range("2024-01-01", periods=50)
     truth = pd.DataFrame({"ds": days, "close": np.linspace(90, 110, 50), "volume": 1000.0})

@@ -47,16 +47,17 @@ class Whole:
     unreadable: bool = False
 
     def read(self) -> tuple[Mapping[str, pd.DataFrame], Mapping[str, str]]:
-        """Read all series by name, and why others cannot be used; :meth:`rows` calls it once."""
+        """Read all series by name, and why others cannot be used; it is called once."""
         raise NotImplementedError
 
     @functools.cached_property
-    def _series(self) -> tuple[Mapping[str, pd.DataFrame], Mapping[str, str]]:
+    def series(self) -> tuple[Mapping[str, pd.DataFrame], Mapping[str, str]]:
+        """What was read."""
         return self.read()
 
     def tickers(self) -> list[str]:
         """Return all series the source holds, also those that cannot be used."""
-        frames, failed = self._series
+        frames, failed = self.series
         return [*frames, *failed]
 
     def fingerprint(self) -> str:
@@ -65,12 +66,12 @@ class Whole:
 
     def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
         """Yield each series as the source has it, in any spelling of its name."""
-        frames, failed = self._series
+        frames, failed = self.series
         names = spellings([*frames, *failed])  # the files may spell ``BRK-B`` ``brk.b``
         for name in tickers:
             if (series := spelled(names, name)) is None:
                 yield Fetched(name, None, f"not in {self.where}{hint_of_zeros(names, [name])}")
-            elif why := failed.get(series) or _repeated_time(frames[series]):
+            elif why := failed.get(series) or repeated_time(frames[series]):
                 yield Fetched(name, None, why)
             else:
                 frame = frames[series]
@@ -128,7 +129,7 @@ def _why_apart(frame: pd.DataFrame, stored: pd.DataFrame) -> str | None:
     return None
 
 
-def _repeated_time(frame: pd.DataFrame) -> str | None:
+def repeated_time(frame: pd.DataFrame) -> str | None:
     """Say which time a series, sorted by time, has twice; None for none."""
     times = frame["ds"].to_numpy()
     if not (repeated := times[1:] == times[:-1]).any():

@@ -1,22 +1,21 @@
 """A source in which some tickers were renamed: rows under either name belong to the new one."""
 
-import functools
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from forecaster.errors import warn
-from forecaster.ingest.sources.compared import VANISHED, Whole
-from forecaster.ingest.sources.source import Date, Fetched, Known
+from forecaster.ingest.sources.compared import Whole, repeated_time
+from forecaster.ingest.sources.source import Fetched, Known
 from forecaster.ingest.store.corrections import Time
 from forecaster.series import show_time
 
 SAME = 0.02  # maximum spread of the log ratio of two closes that belong to one series
 
 
-class Renamed:
+class Renamed(Whole):
     """A source and the former names of its series.
 
     A rename is dated by the first row that the source ever had under the new name. Rows under the
@@ -26,7 +25,7 @@ class Renamed:
     store.
 
     - ``names``: by new name, the former names and their dates; None: there was no row under the new
-      name yet. Fetching completes the dates
+      name yet. Reading completes the dates
     - ``stored``: the series of the store
     """
 
@@ -37,87 +36,67 @@ class Renamed:
         stored: Container[str],
     ):
         self._source, self._stored = source, stored
-        self.name = source.name
+        self.name, self.where, self.lost = source.name, source.where, source.lost
         self.names = {new: dict(olds) for new, olds in names.items()}
-        self._new = {old: new for new, olds in names.items() for old in olds}
+        self._given: dict[str, pd.DataFrame] = {}
+        # By new and old name, the rows before the date of a name that another series has.
+        self._left_out: dict[str, dict[str, pd.DataFrame]] = {}
 
     def fingerprint(self) -> str:
         """Return the source's own."""
         return self._source.fingerprint()
 
-    def tickers(self) -> list[str]:
-        """Return all series of the source, under their new names, and those given an old name."""
-        given = self.given
-        there = (n if n in given else self._new.get(n, n) for n in self._source.tickers())
-        return list(dict.fromkeys(there))
-
     @property
-    def given(self) -> dict[str, pd.DataFrame]:
+    def given(self) -> Mapping[str, pd.DataFrame]:
         """The rows of other series by the old name that each was given."""
-        return {old: own for old, (_, own) in self._parted.items() if len(own)}
+        self.tickers()  # which reads them
+        return self._given
 
-    @functools.cached_property
-    def _raw(self) -> dict[str, Fetched]:
-        """What the source has under the names that were or are renamed, where it has them."""
-        held = set(self._source.tickers())
-        names = [name for name in dict.fromkeys([*self._new, *self.names]) if name in held]
-        return {one.unique_id: one for one in self._source.rows(names)} if names else {}
+    def read(self) -> tuple[dict[str, pd.DataFrame], Mapping[str, str]]:
+        """Read the source's series, those that were renamed with the rows of their old names."""
+        frames, failed = dict(self._source.series[0]), self._source.series[1]
+        self.unreadable = self._source.unreadable
+        raw = {name: rows for name, rows in frames.items() if self._is_sound(name, rows)}
+        for new, olds in self.names.items():
+            parts: dict[str, pd.DataFrame] = {}
+            for old, known in olds.items():
+                olds[old] = date = _date(known, raw.get(old), raw.get(new))
+                frames.pop(old, None)
+                if old in raw:
+                    parts[old], own = _parts(raw[old], raw.get(new), date)
+                    if len(own):
+                        frames[old] = self._given[old] = own
+            reused = {old for old in parts if old in self._given or old in self._stored}
+            self._left_out[new] = {old: parts[old] for old in reused}
+            its = [parts[old] for old in parts if old not in reused]
+            if new in raw:
+                frames[new] = _joined_in_time([raw[new], *its], new)
+            elif its and new not in (*frames, *failed) and set(olds.values()) == {None}:
+                frames[new] = _joined_in_time(its, new)
+        return frames, failed
 
-    @functools.cached_property
-    def _parted(self) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
-        """The rows under each old name: those of the new one, and those of another series."""
-        frames = {name: one.frame for name, one in self._raw.items() if one.frame is not None}
-        found: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
-        for old, new in self._new.items():
-            date = _date(self.names[new][old], frames.get(old), frames.get(new))
-            self.names[new][old] = date
-            if old in frames:
-                found[old] = _parts(frames[old], frames.get(new), date)
-        return found
+    def _is_sound(self, name: str, rows: pd.DataFrame) -> bool:
+        """Return whether a series was renamed, or its name was, and its times can be used."""
+        concerned = name in self.names or any(name in olds for olds in self.names.values())
+        return concerned and repeated_time(rows) is None
 
-    def fetch(
-        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
-    ) -> Iterator[Fetched]:
-        """Yield each series with the rows of its earlier names; see :class:`Source`."""
-        given = self.given
-        plain = [n for n in tickers if n not in self.names and n not in self._parted]
-        if plain:
-            yield from self._source.fetch(plain, start, known)
-        for name in tickers:
-            if name in self.names:
-                yield self._joined(name, known)
-            elif name in given:
-                item = self._raw[name]._replace(frame=given[name])
-                yield self._source.compared(item, known)
-            elif name in self._parted:
-                yield Fetched(name, None, VANISHED)
-
-    def _joined(self, name: str, known: Known | None) -> Fetched:
-        """Return a series with the rows of its old names, or else the stored ones."""
-        olds, parted = self.names[name], self._parted
-        reused = {old for old in olds if old in self.given or old in self._stored}
-        is_new = name in self._raw or any(time is not None for time in olds.values())
-        present = name if is_new else next((old for old in olds if old in parted), name)
-        (item,) = [self._raw[present]] if present in self._raw else self._source.rows([present])
-        if item.frame is None:
-            return item._replace(unique_id=name)
-        stored, early = None if known is None else known(name), item.frame[:0]
+    def compared(self, item: Fetched, known: Known | None) -> Fetched:
+        """Return a series, with the stored rows from before it had its name; see :class:`Whole`."""
+        name, came = item.unique_id, item.frame
+        if came is None or name not in self.names:
+            return super().compared(item, known)
+        stored, early = None if known is None else known(name), came[:0]
         if stored is not None and len(stored.frame):  # the source need not have rows of old names
-            dates = [time for time in olds.values() if _is_of(time, stored.frame)]
+            dates = [time for time in self.names[name].values() if _is_of(time, stored.frame)]
             early, later = _divided(stored.frame, max(cast(list[Any], dates), default=None))
             stored = stored._replace(frame=later)
-        for old in olds:
-            if old in parted and old in reused:
-                _tell_left_out(name, old, parted[old][0], early)
-        others = [parted[n][0] for n in olds if n in parted and n != present and n not in reused]
-        came = _joined_in_time([item.frame, *others], name)
-        item = item._replace(unique_id=name, frame=came)
-        item = self._source.compared(item, lambda _: stored)
+        for old, rows in self._left_out[name].items():
+            _tell_left_out(name, old, rows, early)
+        item = super().compared(item, lambda _: stored)
         if item.frame is None:
             return item
         whole = _joined_in_time([item.frame, early], name)
-        lost = whole["ds"][~whole["ds"].isin(came["ds"])]
-        return item._replace(frame=whole, kept=lost)
+        return item._replace(frame=whole, kept=whole["ds"][~whole["ds"].isin(came["ds"])])
 
 
 def _joined_in_time(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:

@@ -37,12 +37,10 @@ def fill_in(text: str, what: str) -> str:
             raise UsageError(
                 f"{what}: the URL names ${{{name}}}, which is not set in the environment"
             )
-        is_plain = is_whole or end <= match.start() < mark
-        return value if is_plain else urllib.parse.quote(value, safe="")
+        is_quoted = match.start() < end or "?" in text[end : match.start()]
+        return urllib.parse.quote(value, safe="") if is_quoted else value
 
-    is_whole = text.startswith("${")
     end = found.end() if (found := _USERINFO.match(text)) else 0
-    mark = text.find("?", end) if "?" in text[end:] else len(text)
     return _VARIABLE.sub(value, text)
 
 
