@@ -6,7 +6,6 @@ evaluation can be continued. Forecasts are the same bits whatever the number of 
 the same but for rounding.
 """
 
-import collections
 import dataclasses
 import functools
 import gc
@@ -40,14 +39,12 @@ from forecaster.evaluation import (
     peers_of,
     read_part,
     settled_by_known,
-    summary_of_parts,
     torch_sample,
     usual_windows,
     warn_of_ended,
 )
 from forecaster.evaluation.baselines import Runner, check_columns
-from forecaster.files import atomic
-from forecaster.forecasting import Model, premium_of, widths_of
+from forecaster.forecasting import Model, widths_of
 from forecaster.ingest import flags_of
 from forecaster.pipeline.beginning import Begun, Callbacks
 from forecaster.pipeline.blocks import Past, scan, shards_of
@@ -130,44 +127,31 @@ def evaluate_shards(
     if not past.own:
         cutoffs = past.times[np.concatenate([each.cutoffs for each in trained])]
         warn_of_ended({name: int((cutoffs < past.ends[name]).sum()) for name in ids}, len(cutoffs))
-    summaries = list(parts.values())
-    baselines = collections.Counter[str]()
-    for summary in summaries:
-        baselines.update(summary.seconds.baselines)
     seconds = Seconds(
         training=sum(each.seconds for each in trained),
         fitting=round(fitting, 2),
-        torch=next((s.seconds.torch for s in summaries if s.seconds.torch is not None), None),
-        baselines={name: round(total, 2) for name, total in baselines.items()},
         all=round(time.perf_counter() - began, 2),
     )
-    joined = summary_of_parts(
-        summaries, seconds=seconds, provenance=provenance,
-        groups=options.groups.of(ids) if options.groups else {},
+    groups = options.groups.of(ids) if options.groups else {}
+    return join_parts(
+        folder, parts, seconds, provenance, groups,
+        {**past.request.skipped, **trained[0].skipped},
+        overwrite=overwrite, in_short=not in_one, finish=calls.finish,
     )  # fmt: skip
-    skipped = {**past.request.skipped, **trained[0].skipped, **joined.skipped}
-    with atomic.write_folder(folder, replace=overwrite) as temporary:
-        measured = [part for part, its in parts.items() if its.series]
-        join_parts(measured, temporary, dataclasses.replace(joined, skipped=skipped))
-        evaluation = Evaluation.read(temporary, in_short=not in_one)
-        if calls.finish:
-            calls.finish(evaluation)
-    return dataclasses.replace(evaluation, folder=folder)
 
 
 def _trained(work: Begun, options: BacktestOptions, calls: Calls, past: Past) -> list[Trained]:
     """Train all networks, or find networks that have been trained already."""
     config, times, step = past.request.config, past.times, options.step_size
-    most = int(past.lengths.max())
     windows = options.n_windows or usual_windows(
         past.lengths, len(times), past.target, config, step
     )
     cutoffs = cutoffs_in(times, config.horizon, windows, step)
-    settle = functools.partial(settled_by_known, most=most, n_windows=windows, step_size=step)
+    settle = functools.partial(settled_by_known, n_windows=windows)
     past = dataclasses.replace(past, settle=settle)
     trained: list[Trained] = []
     for number, group in enumerate(groups_of(cutoffs, refit=options.refit)):
-        with advised_of_windows(most, config, windows, step):
+        with advised_of_windows(windows):
             known, scanned = scan(dataclasses.replace(past, cutoff=times[group[0]]))
             parts = train_shards(
                 known, scanned, work.unfinished, calls.executor, calls.fetching, number
@@ -194,7 +178,7 @@ def _measured(
 ) -> dict[Path, Summary]:
     """Forecast and measure all series that are not yet measured; return all parts in order."""
     past, ids = trained[0].known, list(trained[0].shard_of)
-    config, shard, size = past.request.config, past.request.series_per_shard, len(ids)
+    shard, size = past.request.series_per_shard, len(ids)
     if shard is not None:
         # Each training adds a model of the same series. Batches are those of a single shard.
         size = max(1, shard // len(trained) // AT_ONCE) * AT_ONCE
@@ -203,15 +187,12 @@ def _measured(
     parts: dict[Path, Summary] = {}
     for number, names in enumerate(shards_of(ids, size)):
         folder = work.unfinished.measured(number)
-        if (summary := read_part(folder, "")) is None:
+        if (summary := read_part(folder)) is None:
             if torch is None:
                 torch = _by_torch(trained, ids, options, calls)
             networks, own = _rolling(trained, names)
             known = past.known(names[:1])
-            runner = Runner(
-                options.runner_names, config.horizon, LEVELS, known,
-                season=config.season, executor=calls.executor, premium=premium_of(config, known),
-            )  # fmt: skip
+            runner = Runner(options.runner_names, networks.config, known, LEVELS, calls.executor)
             done = number * size
             summary = measure_part(
                 folder, Forecasters(networks, runner, *torch), options, trained[0].season, own,

@@ -120,14 +120,17 @@ def outcomes(
 
 def joined(batches: Sequence[Tables]) -> Tables:
     """The tables of all series, joined as those of an evaluation are."""
-    summary = Summary.from_dict(SUMMARY)
+    tables = measuring.joined(batches)
+    models = list(tables.scores["model"].unique())
+    summary = Summary.from_dict(SUMMARY | {"model": models[-1], "models": models})
     with tempfile.TemporaryDirectory() as folder:
         part, whole = Path(folder) / "part", Path(folder) / "whole"
         part.mkdir()
-        whole.mkdir()
         pd.DataFrame({"y": []}).to_parquet(part / "forecasts.parquet")
-        Evaluation(part, *measuring.joined(batches), summary).write()
-        measuring.join_parts([part], whole, summary)
+        Evaluation(part, *tables, summary).write()
+        measuring.join_parts(
+            whole, {part: summary}, summary.seconds, summary.provenance, {}, {}, overwrite=False
+        )
         return Tables(*(pd.read_parquet(whole / f"{name}.parquet") for name in Tables._fields))
 
 

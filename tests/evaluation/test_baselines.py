@@ -224,8 +224,9 @@ def test_slow_baselines_run_on_an_executor_and_what_its_workers_lost_has_a_reaso
 
     name = "garch" if has("arch") else "range_garch"
     origins = Origins.of(panel, np.array([600, 610]), 2)
-    here = baselines.Runner(["naive", name], 2, [80], panel)
-    away = baselines.Runner(["naive", name], 2, [80], panel, executor=Away())
+    config = fc.Config(horizon=2)
+    here = baselines.Runner(["naive", name], config, panel, [80])
+    away = baselines.Runner(["naive", name], config, panel, [80], Away())
     frames = [runner.run(origins) for runner in (here, away)]
     assert away.failed[name] == {panel.ids[0]: "lost"} and not here.failed[name]
     rest = (origins.keys["unique_id"] != panel.ids[0]).to_numpy()

@@ -5,7 +5,7 @@ adjusted p-values, since they depend on all series, and with daily losses as sum
 """
 
 import dataclasses
-import shutil
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,7 +50,6 @@ from forecaster.forecasting import (
     Config,
     Method,
     checked_config,
-    premium_of,
     renamed_columns,
     with_declared,
 )
@@ -168,6 +167,7 @@ def evaluate_to_folder(
     config, folder = checked_config(config), as_folder(folder).resolve()
     check_folder(folder, overwrite=overwrite)
     options.check(config)
+    atomic.make_folder(folder.parent)
     check_columns(options.runner_names, panel.channels)
     groups = options.groups.of(panel.ids) if options.groups else {}
     config, panel = with_declared(config, panel)
@@ -186,31 +186,24 @@ def evaluate_to_folder(
         sample = torch_sample(networks.parts[0][0].ids, options.torch_sample)
         torch = by_torch(networks, known.only(sample), options.seed, callbacks.torch)
     fitting = time.perf_counter() - began
-    runner = Runner(
-        options.runner_names, config.horizon, LEVELS, known,
-        season=config.season, executor=executor, premium=premium_of(networks.config, known),
-    )  # fmt: skip
-    with atomic.write_folder(folder, replace=overwrite) as temporary:
-        part = temporary / "part"
+    runner = Runner(options.runner_names, networks.config, known, LEVELS, executor)
+    with tempfile.TemporaryDirectory(prefix=atomic.PREFIX, dir=folder.parent) as temporary:
+        part = Path(temporary) / "part"
         measured = measure_part(
             part, Forecasters(networks, runner, *torch), options,
             default_season(known.frequency), own, on_forecast=callbacks.forecast,
         )  # fmt: skip
         networks.warn_of_ended()
-        seconds = dataclasses.replace(
-            measured.seconds,
+        seconds = Seconds(
             training=sum(model.provenance["training_seconds"] for model, _ in networks.parts),
             fitting=round(fitting, 2),
             all=round(time.perf_counter() - began, 2),
         )
         groups = {name: groups[name] for name in networks.panel.ids if name in groups}
-        summary = summary_of_parts(
-            [measured], seconds=seconds, provenance=Provenance().stamped(), groups=groups
-        )
-        join_parts([part], temporary, summary)
-        shutil.rmtree(part)
-        evaluation = Evaluation.read(temporary)
-    return dataclasses.replace(evaluation, folder=folder)
+        return join_parts(
+            folder, {part: measured}, seconds, Provenance().stamped(), groups, {},
+            overwrite=overwrite,
+        )  # fmt: skip
 
 
 _LARGEST = 1e30  # value whose forecasts float32 holds, however far they reach
@@ -231,21 +224,17 @@ class Forecasters:
     torch: RollingOrigin | None = None
     torch_failed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    @property
-    def model(self) -> str:
-        """The column of our networks' forecasts."""
-        return self.networks.config.column
-
     def forecasts(self, membership: Membership | None) -> Iterator[tuple[Panel, pd.DataFrame]]:
         """Yield batches of series, and their forecasts from cutoffs at which they were members.
 
         The frame has the keys, the columns of every model, and ``latest``, the value at the cutoff.
         """
+        model = self.networks.config.column
         for origins, forecasts in self.networks.batches():
             parts = [origins.keys, forecasts, self.runner.run(origins)]
             if self.torch is not None:
                 theirs = self.torch.forecasts(origins).drop(columns=FORECAST_BY, errors="ignore")
-                parts.append(theirs.rename(columns=renamed_columns(theirs, self.model, TORCH)))
+                parts.append(theirs.rename(columns=renamed_columns(theirs, model, TORCH)))
             frame = pd.concat(parts, axis=1).assign(**{LATEST: origins.latest})
             if membership is not None:
                 ids, cutoffs = frame["unique_id"].to_numpy(), frame["cutoff"].to_numpy()
@@ -290,7 +279,6 @@ def by_torch(
     return RollingOrigin(both, ((trained, networks.cutoffs),), networks.level), failed
 
 
-_KEY = "key"
 _NO_TABLES = Tables(
     pd.DataFrame({"unique_id": [], "model": []}), pd.DataFrame(), pd.DataFrame()
 )  # fmt: skip
@@ -302,7 +290,6 @@ def measure_part(
     options: BacktestOptions,
     season: int,
     own: OwnEnds | None,
-    key: str = "",
     *,
     on_forecast: Callable[[int, int], None] | None = None,
 ) -> Summary:
@@ -311,7 +298,6 @@ def measure_part(
     - ``folder``: replaces what is there
     - ``season``: steps in the season of most series at the first cutoff
     - ``own``: where series' ends were aligned; the forecasts are written at their own times
-    - ``key``: identifies what the part was made of, for :func:`read_part`
     - ``on_forecast(done, total)``: called after each batch of series
 
     Returns the summary of the part. Raises WriteError when it cannot be written.
@@ -328,7 +314,7 @@ def measure_part(
             if frame.empty:
                 continue
             tables = Tables.of_batch(
-                frame, panel, forecasters.model, options.step_size, first, season
+                frame, panel, networks.config.column, options.step_size, first, season
             )
             batches.append(tables)
             if on_forecast:
@@ -344,7 +330,6 @@ def measure_part(
         tables = joined(batches or [_NO_TABLES])
         summary = _summarise(forecasters, options, tables.scores, own)
         Evaluation(temporary, *tables, summary).write()
-        (temporary / _KEY).write_text(key)
     return summary
 
 
@@ -353,11 +338,9 @@ def joined(batches: Sequence[Tables]) -> Tables:
     return Tables(*(pd.concat(some, ignore_index=True) for some in zip(*batches, strict=True)))
 
 
-def read_part(folder: Path, key: str) -> Summary | None:
-    """Return the summary of a measured part; None where there is none, or one of another key."""
-    if not (folder / _KEY).exists() or (folder / _KEY).read_text() != key:
-        return None
-    return Summary.read(folder / SUMMARY)
+def read_part(folder: Path) -> Summary | None:
+    """Return the summary of a part that has been measured; None where there is none."""
+    return Summary.read(folder / SUMMARY) if folder.exists() else None
 
 
 def _summarise(
@@ -375,12 +358,12 @@ def _summarise(
     if FORECAST_BY in scores:
         methods.update(scores.drop_duplicates("unique_id")[FORECAST_BY])
     failed = {
-        forecasters.model: {name: str(why) for name, why in networks.lost.items()},
+        networks.config.column: {name: str(why) for name, why in networks.lost.items()},
         **runner.failed,
         "torch": dict(forecasters.torch_failed),
     }
     return Summary(
-        model=forecasters.model,
+        model=networks.config.column,
         models=tuple(dict.fromkeys(scores["model"])),
         series=int(scores["unique_id"].nunique()),
         cutoffs=len(cutoffs),
@@ -409,48 +392,75 @@ def _summarise(
     )
 
 
-def summary_of_parts(parts: Sequence[Summary], **changes: object) -> Summary:
-    """Return the summary of all parts together; ``changes``: fields that no single part knows.
+def join_parts(
+    folder: Path,
+    parts: Mapping[Path, Summary],
+    seconds: Seconds,
+    provenance: Provenance,
+    groups: Mapping[str, str],
+    skipped: Mapping[str, Skipped],
+    *,
+    overwrite: bool,
+    in_short: bool = False,
+    finish: Callable[[Evaluation], None] | None = None,
+) -> Evaluation:
+    """Write an evaluation from its parts, whole or not at all.
+
+    - ``parts``: in order, each with its summary. All p-values are in memory, and of everything else
+      that of one part
+    - ``seconds``: without those that the parts know
+    - ``skipped``: series that are in no part, with the reason
+    - ``in_short``: as for :meth:`Evaluation.read`
+    - ``finish``: adds files to the folder before it appears
 
     Raises DataError where no part has a forecast.
     """
+    import pyarrow as pa
+
+    summary = _summary_of_parts(list(parts.values()), seconds)
+    summary = dataclasses.replace(
+        summary, provenance=provenance, groups=groups, skipped={**skipped, **summary.skipped}
+    )
+    full = [path for path, part in parts.items() if part.series]
+    forecasts = (group for path in full for group in parquet_groups(path / FORECASTS))
+    schemas = [stored_schema(path / FORECASTS) for path in full]
+    widest = pa.unify_schemas(schemas, promote_options="permissive")  # see `number_type`
+    with atomic.write_folder(folder, replace=overwrite) as temporary:
+        write_tables(temporary / FORECASTS, forecasts, widest)
+        write_tables(temporary / SCORES, (read_parquet_file(path / SCORES) for path in full))
+        write_tables(temporary / TESTS, _adjusted(full))
+        daily = pd.concat([read_parquet_file(path / DAILY).to_pandas() for path in full])
+        with open_for_arrow(temporary / DAILY, "wb") as file:
+            means_of_sums(daily).to_parquet(file, index=False)
+        summary.write(temporary / SUMMARY)
+        evaluation = Evaluation.read(temporary, in_short=in_short)
+        if finish:
+            finish(evaluation)
+    return dataclasses.replace(evaluation, folder=folder)
+
+
+def _summary_of_parts(parts: Sequence[Summary], seconds: Seconds) -> Summary:
+    """Return the summary of all parts together."""
     full = [part for part in parts if part.series]
     if not full:
         raise DataError("no series belonged to the universe at any cutoff; look at its file")
     failed: dict[str, dict[str, str]] = {}
-    methods = Counter[Method]()
+    methods, baselines = Counter[Method](), Counter[str]()
     for part in parts:
         for name, reasons in part.failed.items():
             failed.setdefault(name, {}).update(reasons)
         methods.update(part.forecast_by)
-    fields = {
-        "models": tuple(dict.fromkeys(name for part in full for name in part.models)),
-        "series": sum(part.series for part in full),
-        "skipped": {name: why for part in parts for name, why in part.skipped.items()},
-        "failed": failed,
-        "forecast_by": dict(methods),
-    }
-    return dataclasses.replace(full[0], **(fields | changes))  # pyright: ignore[reportArgumentType]
-
-
-def join_parts(parts: Sequence[Path], folder: Path, summary: Summary) -> None:
-    """Write the files of an evaluation from those of its parts.
-
-    ``parts``: in order, those with a forecast. All p-values are in memory, and of everything else
-    that of one part.
-    """
-    import pyarrow as pa
-
-    groups = (group for part in parts for group in parquet_groups(part / FORECASTS))
-    schemas = [stored_schema(part / FORECASTS) for part in parts]
-    widest = pa.unify_schemas(schemas, promote_options="permissive")  # see `number_type`
-    write_tables(folder / FORECASTS, groups, widest)
-    write_tables(folder / SCORES, (read_parquet_file(part / SCORES) for part in parts))
-    write_tables(folder / TESTS, _adjusted(parts))
-    daily = pd.concat([read_parquet_file(part / DAILY).to_pandas() for part in parts])
-    with open_for_arrow(folder / DAILY, "wb") as file:
-        means_of_sums(daily).to_parquet(file, index=False)
-    summary.write(folder / SUMMARY)
+        baselines.update(part.seconds.baselines)
+    rounded = {name: round(total, 2) for name, total in baselines.items()}
+    return dataclasses.replace(
+        full[0],
+        models=tuple(dict.fromkeys(name for part in full for name in part.models)),
+        series=sum(part.series for part in full),
+        skipped={name: why for part in parts for name, why in part.skipped.items()},
+        failed=failed,
+        forecast_by=dict(methods),
+        seconds=dataclasses.replace(seconds, torch=full[0].seconds.torch, baselines=rounded),
+    )
 
 
 def _adjusted(parts: Sequence[Path]) -> Iterator["pa.Table"]:

@@ -127,8 +127,8 @@ def forecast(
         first = panel.times[positions[0]]
         panel, known = panel.masked(first, forecasting=True), panel.until(first)
     origins = Origins.of(panel, positions, horizon)
-    premium = premium_of(Config(premium=premium), known)
-    runner = Runner([name], horizon, level, known, season=season, premium=premium)
+    config = Config(horizon=horizon, season=season, premium=premium)  # pyright: ignore
+    runner = Runner([name], config, known, level)
     forecasts = runner.run(origins)
     if failed := runner.failed[name]:
         warnings.warn(
@@ -143,13 +143,12 @@ class Runner:
     """Makes the forecasts of some baselines.
 
     - ``names``: names of :data:`BASELINES`, each once, that are available here
-    - ``horizon``, ``level``: horizon of the forecasts, and levels of their bands in percent
-    - ``panel``: its frequency decides the length of a season; where times are whole numbers, the
-      shortest season of each series counts
-    - ``season``: steps in a season, in place of the panel's; of several, the shortest is used
+    - ``config``: its horizon, season and premium. Of several seasons the shortest is used; the
+      premium stands for the drift of some baselines (:class:`Baseline`), None: each has its own
+    - ``known``: series up to the first cutoff, whose frequency decides on the season where the
+      settings have none; where times are whole numbers, the shortest season of each series counts
+    - ``level``: levels of the bands in percent
     - ``executor``: where slow baselines run, one series on each core; None: in this process
-    - ``premium``: growth of a price in a year, see :func:`forecaster.forecasting.premium_of`, which
-      stands for the drift of some baselines (:class:`Baseline`); None: each has its own
 
     While it runs, ``failed`` collects the series that each baseline failed on, with the reason, and
     ``seconds`` the time of each baseline.
@@ -158,23 +157,20 @@ class Runner:
     def __init__(
         self,
         names: Sequence[str],
-        horizon: int,
+        config: Config,
+        known: Panel,
         level: Sequence[float],
-        panel: Panel,
-        *,
-        season: int | Sequence[int] | None = None,
         executor: swarm.Executor | None = None,
-        premium: float | None = None,
     ):
         self.baselines = [BASELINES[name] for name in names]
         self.failed: dict[str, dict[str, str]] = {name: {} for name in names}
         self.seconds: dict[str, float] = dict.fromkeys(names, 0.0)
-        self._horizon, self._levels = horizon, check_levels(level)
+        self._horizon, self._levels = config.horizon, check_levels(level)
         self._quantiles = quantiles_of(self._levels)
-        self._season = None if season is None else int(np.min(season))
-        if season is None and panel.frequency.alias != "step":
-            self._season = default_season(panel.frequency)
-        self._premium, self._executor = premium, executor
+        self._season = None if config.season is None else int(np.min(config.season))
+        if config.season is None and known.frequency.alias != "step":
+            self._season = default_season(known.frequency)
+        self._premium, self._executor = premium_of(config, known), executor
 
     def run(self, origins: Origins) -> pd.DataFrame:
         """Forecast by all baselines, a row per entry of ``origins``; NaN where one failed."""

@@ -83,43 +83,31 @@ def _windows_by_rows(rows: Int[np.ndarray, " series"], config: Config, step_size
     return min(reach // step_size + 1, _MOST)
 
 
-def settled_by_known(
-    config: Config, target: str, known: int, most: int, n_windows: int, step_size: int
-) -> Config:
+def settled_by_known(config: Config, target: str, known: int, n_windows: int) -> Config:
     """Return settings, changed if no price series is long enough at the first cutoff.
 
     All series are then forecast by the last value from all cutoffs, without a market, and a warning
     says so. Later rows do not decide, or they would change forecasts made before them.
 
-    - ``known``: rows up to the first cutoff of the longest series that changes
-    - ``most``: all rows of the longest series
+    ``known``: rows up to the first cutoff of the longest series that changes
     """
     when = " up to the first cutoff" + (f" of {n_windows}" if n_windows > 1 else "")
-    advice = _advice(most, config, n_windows, step_size)
-    return settled_by_rows(config, target, known, when, advice)
-
-
-def _advice(most: int, config: Config, n_windows: int, step_size: int) -> str:
-    """Advise a number of cutoffs that leaves rows enough for networks; empty if none does."""
-    fewer = (most - config.horizon - config.rows_to_fit) // step_size + 1
-    if not 1 <= fewer < n_windows:
-        return ""
-    return f"With --windows {fewer} (in Python n_windows={fewer}) or fewer there are enough"
+    return settled_by_rows(config, target, known, when)
 
 
 @contextlib.contextmanager
-def advised_of_windows(most: int, config: Config, n_windows: int, step_size: int) -> Iterator[None]:
-    """Add advice to a NoSeries error of the block: a number of cutoffs that leaves enough rows.
-
-    ``most``: rows of the longest series.
-    """
+def advised_of_windows(n_windows: int) -> Iterator[None]:
+    """Add to a NoSeries error of the block that fewer cutoffs leave more rows."""
     try:
         yield
     except NoSeries as error:
-        if not (advice := _advice(most, config, n_windows, step_size)):
+        if n_windows == 1:
             raise
-        advice = f"only rows up to the first of the {n_windows} cutoffs count; w{advice[1:]}"
-        raise NoSeries(error.skipped, advice) from error
+        advice = (
+            f"only rows up to the first of the {n_windows} cutoffs count; ask for fewer: --windows "
+            "N (in Python n_windows=)"
+        )
+        raise NoSeries(error.skipped, advice, error.lost) from error
 
 
 def as_of_cutoff(

@@ -196,16 +196,14 @@ class RollingOrigin:
         panel, own = aligned_if(ends, panel)
         check_static(panel, config, tune=False)
         cutoffs = cutoffs_in(panel.times, config.horizon, n_windows, step_size)
-        known, most = panel.until(panel.times[cutoffs[0]]).masked(), int(panel.mask.sum(1).max())
-        settled = settled_by_known(
-            config, panel.target, changing_rows(known), most, n_windows, step_size
-        )
+        known = panel.until(panel.times[cutoffs[0]]).masked()
+        settled = settled_by_known(config, panel.target, changing_rows(known), n_windows)
         if settled is not config:  # by the last value, without a market
             config, panel = settled, dataclasses.replace(panel, market=None)
         parts = []
         for group in groups_of(cutoffs, refit=refit):
             known = panel.until(panel.times[group[0]])
-            with advised_of_windows(most, config, n_windows, step_size):
+            with advised_of_windows(n_windows):
                 part = fit_part(
                     known, config, seed, network=network, executor=executor, on_progress=on_progress
                 )

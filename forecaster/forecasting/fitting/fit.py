@@ -157,13 +157,11 @@ def changing_rows(panel: Panel) -> int:
     return int((rows if still.all() else rows[~still]).max(initial=0))
 
 
-def settled_by_rows(
-    config: Config, target: str, most: int, when: str = "", advice: str = ""
-) -> Config:
+def settled_by_rows(config: Config, target: str, most: int, when: str = "") -> Config:
     """Return the settings of :func:`settled`.
 
     - ``most``: rows of the longest series
-    - ``when``, ``advice``: for the warning: up to when these rows are counted, and what to do
+    - ``when``: for the warning: up to when these rows are counted
     """
     made = without_networks(config, target, most)
     if made is config:
@@ -172,8 +170,7 @@ def settled_by_rows(
     warnings.warn(
         f"no series has enough rows for networks: the longest has {most}{when}, and "
         f"{config.rows_to_fit} are needed ({config.why_rows}). Each is forecast by its last value, "
-        "with a band from its own changes and those of usual stocks"
-        f"{more}{advice and f'. {advice}'}",
+        f"with a band from its own changes and those of usual stocks{more}",
         ForecasterWarning,
         stacklevel=4,
     )
