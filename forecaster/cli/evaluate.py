@@ -41,10 +41,10 @@ _FOR_PAGES = 0.25  # figures and report are made if the tables take less than th
 @click.command()
 @data_options
 @settings_options(OF_EVALUATION)
-@click.option("--windows", type=click.IntRange(1),
+@click.option("--windows", "n_windows", type=click.IntRange(1),
               help="Number of cutoffs, the latest possible.  [default: 250, or fewer if series "
               "are short]")  # fmt: skip
-@click.option("--step", type=click.IntRange(1), default=1, show_default=True,
+@click.option("--step", "step_size", type=click.IntRange(1), default=1, show_default=True,
               help="Steps from one cutoff to the next.")  # fmt: skip
 @click.option("--baselines", default="naive,drift,ewma", show_default=True, metavar="NAMES",
               help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, har, "
@@ -53,6 +53,7 @@ _FOR_PAGES = 0.25  # figures and report are made if the tables take less than th
 @click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
               help="Number of series that PyTorch trains, evenly picked.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,
+              callback=lambda ctx, option, value: value or False,
               help="Train again after this many cutoffs; 0: only at the first.")  # fmt: skip
 @click.option("--ends", type=click.Choice(["auto", "common", "own"]), default="auto",
               show_default=True, help="Forecast all series from common cutoffs, or each up to its "
@@ -72,20 +73,14 @@ def evaluate(
     home: "Home",
     data: Data,
     settings: dict[str, Any],
-    windows: int | None,
-    step: int,
     baselines: str,
-    torch_sample: int,
-    refit: int,
-    ends: str,
-    seed: int,
     output: Path | None,
-    groups: "Groups | None",
     ray: str | None,
     memory: int | None,
     resume: str | None,
     *,
     overwrite: bool,
+    **more: Any,
 ) -> int:
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
@@ -121,10 +116,7 @@ def evaluate(
         check_parent(output)
     request, membership = data.open()
     check_uplot()
-    backtest = BacktestOptions(
-        windows, step, tuple(names), refit or False, seed, torch_sample, membership, ends,
-        groups=groups,
-    )  # fmt: skip
+    backtest = BacktestOptions(baselines=tuple(names), membership=membership, **more)
     with working("evaluate", ray) as work:
         evaluation = evaluate_from_home(
             home, request, checked, backtest,

@@ -65,11 +65,8 @@ def fit(
     older_than: int | None,
     alarmed: bool,
     discard: str | None,
-    tune: bool,
     ray: str | None,
-    run: str | None,
-    memory: int | None,
-    seed: int,
+    **more: Any,
 ) -> int:
     """Train the networks of all series at the same time.
 
@@ -114,18 +111,17 @@ def fit(
                 home, resume or None, executor=work.executor, callbacks=work.callbacks
             )
         return _finish(result)
-    if tune:
+    if more["tune"]:
         _check_tuned(settings)
-    if run is not None:
-        home.check_new_name(run, fits=False)
+    if more["run"] is not None:
+        home.check_new_name(more["run"], fits=False)
     checked = Config.from_dict(settings, ctx.params["config"] or "options")
     request, _ = data.open()
     make_folder(home.folder)
     with working("fit", ray) as work:
         result = fit_to_home(
-            home, request, checked, seed,
-            tune=tune, run=run, memory=memory, executor=work.executor, callbacks=work.callbacks,
-        )  # fmt: skip
+            home, request, checked, executor=work.executor, callbacks=work.callbacks, **more
+        )
     return _finish(result)
 
 

@@ -251,6 +251,6 @@ def refuse_others(ctx: click.Context, option: str, why: str, *but: str) -> None:
 
     ``why``: continues "--option" in the message.
     """
-    for name in ctx.params.keys() - {"home", option, *but}:
-        if was_given(ctx, name):
-            raise UsageError(f"--{option} {why}; leave out --{name.replace('_', '-')}")
+    for other in ctx.command.params:
+        if other.name not in {"home", option, *but} and was_given(ctx, str(other.name)):
+            raise UsageError(f"--{option} {why}; leave out {other.opts[0]}")

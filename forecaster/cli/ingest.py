@@ -165,11 +165,8 @@ def export(
     *,
     tickers: tuple[str, ...],
     output: Path,
-    form: str | None,
-    source: str | None,
-    adjusted: bool,
-    overwrite: bool,
     home: "Home",
+    **more: Any,
 ) -> None:
     """Write stored series, unchanged, as one long table; by default all series.
 
@@ -180,8 +177,5 @@ def export(
     """
     from forecaster.ingest import export_prices
 
-    rows = export_prices(
-        home, output, tickers or None,
-        form=form, source=source, overwrite=overwrite, adjusted=adjusted,
-    )  # fmt: skip
+    rows = export_prices(home, output, tickers or None, **more)
     show(f"Wrote {rows:,} rows to {output}")
