@@ -124,6 +124,11 @@ class Piece(NamedTuple):
     lengths: Int[np.ndarray, " series"]
     active: list[int]
 
+    def longest(self, count: int) -> "Piece":
+        """Return the first of the series."""
+        active = [min(number, count) for number in self.active]
+        return Piece(self.where[:count], self.values[:, :count], self.lengths[:count], active)
+
 
 def pieces(rows: Sequence[Row], most: int) -> Iterator[Piece]:
     """Yield all series in pieces, the longest first; a piece has a limited number of series."""
@@ -423,7 +428,7 @@ def _closer(
 def grid_of(form: CesForm, partial: ByParameter | None) -> Parameters:
     """Return the parameters that are tried on each series, those that are stable on any.
 
-    ``partial``: the best of the partial form, whose level and potential the full one begins at
+    ``partial``: the best of the form before, at whose level and potential the full one begins
     """
     if form.kind == "full" and partial is not None:
         season = np.array(list(itertools.product(_SEASONAL_REAL, _SEASONAL_IMAGINARY)))
@@ -493,45 +498,29 @@ def fit_ces(rows: Sequence[Row], season: int) -> list[Ces | None]:
     - ``season``: steps in a season; 1 for none
     """
     fitted: list[Ces | None] = [None] * len(rows)
-    least = np.full(len(rows), np.inf)
-    partial: dict[int, tuple[float, ...]] = {}
-    kinds = _KINDS[1:] if 1 < season <= MOST_SEASON else ()
-    for form in [CesForm("none", 1), *(CesForm(kind, season) for kind in kinds)]:
-        enough = [where for where, row in enumerate(rows) if len(row) >= form.fewest]
-        begin = [partial[where] for where in enough] if form.kind == "full" else None
-        some = [rows[where] for where in enough]
-        for where, model, criterion in _fitted(form, some, begin):
-            position = enough[where]
-            if form.kind == "partial":
-                partial[position] = model.parameters
-            if criterion < least[position]:
-                least[position], fitted[position] = criterion, model
-    return fitted
-
-
-def _fitted(
-    form: CesForm,
-    rows: Sequence[Row],
-    partial: Sequence[tuple[float, ...]] | None = None,
-) -> Iterator[tuple[int, Ces, float]]:
-    """Yield the position of each series, its best model of a form, and its criterion.
-
-    ``partial``: the parameters of the partial form, where the full one is fitted
-    """
     # A series is counted in its mean absolute value.
-    scales = [float(np.abs(row).mean()) or 1.0 for row in rows]
+    scales = [float(np.abs(row).mean()) if row.any() else 1.0 for row in rows]
     scaled = [row / scale for row, scale in zip(rows, scales, strict=True)]
     for piece in pieces([row[-LEARNED_FROM:] for row in scaled], _SERIES):
-        guess = guesses(form, [scaled[where][-LEARNED_FROM:] for where in piece.where])
-        whole = np.array([len(scaled[where]) for where in piece.where])
-        begin = None if partial is None else np.array([partial[where] for where in piece.where])
-        best, squares = search(Problem(form, piece, whole, guess), grid_of(form, begin))
-        criteria = _criterion(form, squares, piece.lengths)
-        initial = initial_of(form, [scaled[where] for where in piece.where], best)
-        for number, where in enumerate(piece.where):
-            found, begin = best[number].tolist(), initial[:, number] * scales[where]
-            model = Ces(form.kind, form.season, tuple(found), tuple(begin.tolist()))
-            yield int(where), model, float(criteria[number])
+        whole, best = np.array([len(rows[where]) for where in piece.where]), None
+        least = np.full(len(whole), np.inf)
+        for kind in _KINDS if 1 < season <= MOST_SEASON else _KINDS[:1]:
+            form = CesForm(kind, 1 if kind == "none" else season)
+            count = int((whole >= form.fewest).sum())
+            if not count:
+                break
+            some = [scaled[where] for where in piece.where[:count]]
+            guess = guesses(form, [row[-LEARNED_FROM:] for row in some])
+            problem = Problem(form, piece.longest(count), whole[:count], guess)
+            best, squares = search(problem, grid_of(form, best))
+            initial = initial_of(form, some, best)
+            criteria = _criterion(form, squares, piece.lengths[:count])
+            for number in np.flatnonzero(criteria < least[:count]):
+                where = piece.where[number]
+                begin = (initial[:, number] * scales[where]).tolist()
+                fitted[where] = Ces(kind, form.season, tuple(best[number].tolist()), tuple(begin))
+                least[number] = criteria[number]
+    return fitted
 
 
 def ces_ahead(
