@@ -50,10 +50,7 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
         ({"lookback": "60"}, "lookback: expected a whole number of 1 or more; got '60'"),
         ({"burn_in": -1}, "burn_in: expected a whole number of 0 or more; got -1"),
         ({"burn_in": 60}, "burn_in: expected less than lookback, 60; got 60"),
-        (
-            {"season": []},
-            "season: expected a number of steps, or several; got \\[\\]. Leave it out",
-        ),
+        ({"season": []}, "season: expected 1 to 10 numbers of steps; leave it out .*; got \\[\\]"),
         ({"clip": 0.0}, "clip: expected a positive number; got 0.0"),
         ({"validation": 13}, "validation: expected at least horizon \\+ 9 = 14"),
         ({"model": "mlp", "training": "sequence"}, "model mlp sees a window as a whole"),
@@ -79,8 +76,8 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
         ),
         ({"horizon": 10_001}, "horizon: expected a whole number of 1 to 10,000; got 10001"),
         ({"hidden": 10**5000}, "1 to 10,000; got a number of more than 4,300 digits"),
-        ({"season": [7] * 11}, "season: expected 10 numbers of steps at most; got"),
-        ({"lookback": "6" * 1000}, "lookback: expected .{120,160}\\.\\.\\.$"),
+        ({"season": [7] * 11}, "season: expected 1 to 10 numbers of steps; .*; got"),
+        ({"lookback": "6" * 1000}, "lookback: expected .{100,250}\\.\\.\\. \\(str\\)$"),
         ({"size": 3}, "fast.toml: no setting 'size'; there are: model, hidden"),
     ],
 )

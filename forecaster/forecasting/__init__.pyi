@@ -42,7 +42,6 @@ from .fitting.fit import changing_rows as changing_rows
 from .fitting.fit import fit as fit
 from .fitting.fit import fit_part as fit_part
 from .fitting.fit import fit_with as fit_with
-from .fitting.fit import settled as settled
 from .fitting.fit import settled_by_rows as settled_by_rows
 from .fitting.fit import widths_of as widths_of
 from .fitting.fit import with_declared as with_declared
@@ -76,8 +75,8 @@ from .networks import import_path as import_path
 from .networks import imported_network as imported_network
 from .networks import param_shapes as param_shapes
 from .networks.weights import plain_shapes as plain_shapes
+from .predicting.distributions import at_origins as at_origins
 from .predicting.distributions import distributions as distributions
-from .predicting.distributions import targets_at as targets_at
 from .predicting.matching import match_panel as match_panel
 from .predicting.names import resolve_names as resolve_names
 from .predicting.predicting import RISE as RISE

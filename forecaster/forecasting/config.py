@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from forecaster.errors import UsageError, listed
+from forecaster.errors import UsageError, check_type, listed, wrong_argument
 from forecaster.series import LONGEST_SEASON, MOST_SEASONS
 
 NETWORKS = ("lstm", "gru", "transformer", "mlp")
@@ -44,7 +44,6 @@ _NUMBERS = {
 }  # fmt: skip
 _OPTIONAL = ("validation", "season", "market", "premium", "epochs", "patience")
 _MOST_BYTES = 1 << 20  # of a file of settings
-_MOST_SHOWN = 100  # characters of a value in an error message
 
 Stage: TypeAlias = Literal["independent", "pooled", "from pooled", "update"]
 _LIMITS: dict[Stage, tuple[int, int]] = {  # default number of epochs, and patience
@@ -62,14 +61,9 @@ _FINE_TUNING = 1 / 3
 
 def checked_config(config: "Config | None") -> "Config":
     """Return the settings, by default ``Config()``. Raises UsageError for anything else."""
-    if config is None:
-        return Config()
-    if not isinstance(config, Config):
-        raise UsageError(
-            f"config: expected a forecaster.Config; got {type(config).__name__}. Settings in a "
-            "dictionary are forecaster.Config(**settings)"
-        )
-    return config
+    expected = "a forecaster.Config, which forecaster.Config(**settings) makes of a dictionary"
+    check_type("config", config, Config | None, expected)
+    return Config() if config is None else config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,14 +176,11 @@ class Config:
 
     def _check_together(self) -> None:
         if self.training_mode == "sequence" and self.burn_in >= self.lookback:
-            raise _wrong("burn_in", f"less than lookback, {self.lookback}", self.burn_in)
+            raise wrong_argument("burn_in", self.burn_in, f"less than lookback, {self.lookback}")
         if self.validation is not None and self.validation < self.horizon + 9:
-            raise _wrong(
-                "validation",
-                f"at least horizon + 9 = {self.horizon + 9}, so that each band has 10 errors to be "
-                "calibrated on",
-                self.validation,
-            )
+            least = f"at least horizon + 9 = {self.horizon + 9}"
+            expected = f"{least}, so that each band has 10 errors to be calibrated on"
+            raise wrong_argument("validation", self.validation, expected)
         if self.model == "mlp" and self.training == "sequence":
             raise UsageError(
                 f"model {self.model} sees a window as a whole and cannot be trained with "
@@ -219,10 +210,9 @@ class Config:
                 "use start = 'pooled'"
             )
         if self.precision == "bfloat16" and self.network not in ("lstm", "gru"):
-            own = (
-                "; in a network of your own use swarm.LSTM(..., precision=)" if self.is_own else ""
-            )
-            raise _wrong("precision", f"float32 with the model {self.model}{own}", self.precision)
+            own = "; in a network of your own use swarm.LSTM(..., precision=)"
+            expected = f"float32 with the model {self.model}{own if self.is_own else ''}"
+            raise wrong_argument("precision", self.precision, expected)
 
     @property
     def indices(self) -> tuple[str, ...]:
@@ -321,9 +311,7 @@ class Config:
         known = [field.name for field in dataclasses.fields(Config)]
         for name in settings:
             if name not in known:
-                raise UsageError(
-                    f"{where}: no setting {_shown(name)}; there are: {', '.join(known)}"
-                )
+                raise UsageError(f"{where}: no setting {name!r}; there are: {', '.join(known)}")
         return Config(**settings)
 
 
@@ -350,7 +338,7 @@ def _checked(name: str, value: Any) -> Any:
     text = isinstance(value, str)
     if name in _CHOICES:
         if not (text and (value in _CHOICES[name] or (name == "model" and ":" in value))):
-            raise _wrong(name, f"one of {', '.join(_CHOICES[name])}", value)
+            raise wrong_argument(name, value, f"one of {', '.join(_CHOICES[name])}")
     elif name in _OPTIONAL and (value is None or (text and value == "none" and name == "premium")):
         return None
     elif name == "market":
@@ -359,30 +347,26 @@ def _checked(name: str, value: Any) -> Any:
         return _checked_seasons(cast(Sequence[Any], value))
     elif name == "common_volatility":
         if not isinstance(value, bool):
-            raise _wrong(name, "true or false", value)
+            raise wrong_argument(name, value, "true or false")
     elif name in _COUNTS:
         lowest, most = _COUNTS[name]
         if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= most:
             upper = "or more" if most == math.inf else f"to {most:,}"
-            raise _wrong(name, f"a whole number of {lowest} {upper}", value)
+            raise wrong_argument(name, value, f"a whole number of {lowest} {upper}")
     else:
         lowest, most, expected = _NUMBERS[name]
         real = isinstance(value, int | float) and not isinstance(value, bool)
         if not (real and lowest <= value <= most):
-            raise _wrong(name, expected, value)
+            raise wrong_argument(name, value, expected)
         return float(value)
     return value
 
 
 def _checked_seasons(seasons: Sequence[Any]) -> tuple[int, ...]:
     """Return several seasons, sorted."""
-    if not seasons:
-        raise UsageError(
-            "season: expected a number of steps, or several; got []. Leave it out for the default, "
-            "or use 1 for no season"
-        )
-    if len(seasons) > MOST_SEASONS:
-        raise _wrong("season", f"{MOST_SEASONS} numbers of steps at most", seasons)
+    if not 0 < len(seasons) <= MOST_SEASONS:
+        expected = f"1 to {MOST_SEASONS} numbers of steps; leave it out for the default"
+        raise wrong_argument("season", seasons, expected)
     return tuple(sorted(_checked("season", steps) for steps in seasons))
 
 
@@ -390,19 +374,7 @@ def _checked_market(value: Any) -> str | tuple[str, ...] | None:
     """Return one name, or several in the order given."""
     names = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not all(isinstance(name, str) and name for name in names):
-        raise _wrong("market", "the name of a series, such as SPY, or several", value)
+        raise wrong_argument("market", value, "the name of a series, such as SPY, or several")
     if len(set(names)) < len(names):
-        raise _wrong("market", "different names", value)
+        raise wrong_argument("market", value, "different names")
     return names[0] if len(names) == 1 else names or None
-
-
-def _wrong(name: str, expected: str, got: object) -> UsageError:
-    return UsageError(f"{name}: expected {expected}; got {_shown(got)}")
-
-
-def _shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # Python refuses to write numbers of more digits
-        return "a number of more than 4,300 digits"
-    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

@@ -178,15 +178,9 @@ def usable_rows(panel: Panel, config: Config) -> Usable:
 def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
     """Return the panel without series that are too short or that the transform cannot take."""
     rows = transform.usable_rows(panel)
-    reasons = rows.reasons() | behind_market(panel)
-    if transform.takes_any:
-        reasons = rows.too_far_apart() | reasons
-        for name, count in zip(panel.ids, panel.mask.sum(1), strict=True):
-            if not count:
-                reasons[name] = Skipped(Kind.TOO_SHORT, 0, 1, detail="its first")
-        return panel.only([name for name in panel.ids if name not in reasons], reasons)
-    needed = config.rows_to_fit
-    for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
-        if rows < needed:
-            reasons[name] = Skipped(Kind.TOO_SHORT, int(rows), needed, detail=config.why_rows)
+    reasons = rows.too_far_apart() | rows.reasons() | behind_market(panel)
+    needed, why = (1, "its first") if transform.takes_any else (config.rows_to_fit, config.why_rows)
+    for name, count in zip(panel.ids, panel.mask.sum(1), strict=True):
+        if count < needed:
+            reasons[name] = Skipped(Kind.TOO_SHORT, int(count), needed, detail=why)
     return panel.only([name for name in panel.ids if name not in reasons], reasons)

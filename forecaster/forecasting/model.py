@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
-from forecaster.errors import ModelError, Skipped, UsageError, check_names, listed, near
-from forecaster.forecasting.bands.drift import Drift, join_drifts
+from forecaster.errors import ModelError, Skipped, UsageError, check_names, check_type, listed, near
+from forecaster.forecasting.bands.drift import Drift
 from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.comparing import comparison
 from forecaster.forecasting.config import Config
@@ -51,7 +51,7 @@ class Networks:
     - ``ids``: the series
     - ``params``: the weights, each array (trained series, member, ...)
     - ``report``: the outcome of training, a row per series, by ``unique_id``; its column
-      ``forecast_by`` is the :class:`Method` of each, by default that all were trained
+      ``forecast_by``, which :meth:`among` adds, is the :class:`Method` of each
     - ``network``: the class of the networks where it is a user's own
     - ``start``: the weights that the networks of all series started from, each array (member, ...);
       None where they were independent
@@ -76,8 +76,6 @@ class Networks:
     @property
     def methods(self) -> Shaped[np.ndarray, " series"]:
         """The means by which each series is forecast."""
-        if FORECAST_BY not in self.report:
-            return np.full(len(self.ids), Method.OWN, object)
         return self.report[FORECAST_BY].to_numpy(object)
 
     @property
@@ -96,15 +94,13 @@ class Networks:
         ``rows``: the rows of series that are :attr:`networked`
         """
         own = self.trained
-        if own[rows].all():
-            whole = len(rows) == len(self.ids)
-            return self.params if whole else take_members(self.params, (np.cumsum(own) - 1)[rows])
-        start = self.start
-        assert start is not None, "a series is forecast by the common network only where it is kept"
         which = np.where(own, np.cumsum(own) - 1, own.sum())[rows]
+        if own[rows].all():
+            return take_members(self.params, which)
         return jax.tree.map(
-            lambda leaf, common: np.concatenate([leaf, common[None]])[which], self.params, start
-        )
+            lambda leaf, common: np.concatenate([leaf, common[None]])[which],
+            self.params, self.start,
+        )  # fmt: skip
 
     def among(self, ids: Sequence[str], methods: Shaped[np.ndarray, " series"]) -> "Networks":
         """Return the networks beside series that were not trained; ``methods``: of all series."""
@@ -113,7 +109,9 @@ class Networks:
             report["status"] = report["status"].fillna(NOT_TRAINED)
             for name in ("epochs", "best_epoch"):
                 report[name] = report[name].fillna(0).astype(int)
-        report.insert(0, FORECAST_BY, np.array([*map(str, methods)], object))
+        if FORECAST_BY not in report:
+            report.insert(0, FORECAST_BY, "")
+        report[FORECAST_BY] = np.array([*map(str, methods)], object)
         return dataclasses.replace(self, ids=tuple(ids), report=report)
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:
@@ -126,13 +124,11 @@ class Networks:
 
     def only(self, ids: Sequence[str]) -> "Networks":
         """Return the networks of these series, in this order."""
-        rows = self.rows_of(ids)
-        own = self.trained
-        of_series = np.cumsum(own) - 1
+        rows, own = self.rows_of(ids), self.trained
         return dataclasses.replace(
             self,
             ids=tuple(ids),
-            params=take_members(self.params, of_series[rows[own[rows]]]),
+            params=take_members(self.params, (np.cumsum(own) - 1)[rows[own[rows]]]),
             report=self.report.iloc[rows],
             drift=None if self.drift is None else self.drift.only(rows),
         )
@@ -240,10 +236,11 @@ class Model:
         return dataclasses.replace(
             self,
             networks=self.networks.only(ids),
-            normal_scores=self.normal_scores[rows],
-            fitted_until=self.fitted_until[rows],
-            spacing=self.spacing[rows],
+            **{name: getattr(self, name)[rows] for name in _OF_SERIES},
         )
+
+
+_OF_SERIES = "normal_scores", "fitted_until", "spacing"  # arrays with a row for each series
 
 
 def unknown_series(unknown: Sequence[str], known: Sequence[str]) -> UsageError:
@@ -258,8 +255,6 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
     Raises ModelError when two indices would have one name.
     """
     common = model.transform.learned.common_volatility
-    if not names.keys() & {*model.ids, *model.peers, *model.config.indices}:
-        return model
     market = tuple(names.get(name, name) for name in model.config.indices)
     if len(set(market)) < len(market):
         raise ModelError(
@@ -310,12 +305,8 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
 
 def check_model(model: object) -> None:
     """Raise UsageError for anything but a model."""
-    if not isinstance(model, Model):
-        got = repr(model) if isinstance(model, str) else type(model).__name__
-        raise UsageError(
-            f"model: expected a forecaster.Model; got {got}. A saved one is read by "
-            "forecaster.load(folder)"
-        )
+    expected = "a forecaster.Model, which forecaster.load(folder) reads where it is saved"
+    check_type("model", model, Model, expected)
 
 
 def split_members(leaf: np.ndarray, each: int) -> np.ndarray:
@@ -336,19 +327,18 @@ def join_models(models: Sequence[Model]) -> Model:
     if len(models) == 1:
         return first
     natures = {name: one for model in models for name, one in model.transform.natures.items()}
+    drifts = [drift for model in models if (drift := model.networks.drift) is not None]
     networks = dataclasses.replace(
         first.networks,
         ids=tuple(name for model in models for name in model.ids),
         params=jax.tree.map(lambda *leaves: np.concatenate(leaves), *(m.params for m in models)),
         report=pd.concat([model.report for model in models]),
-        drift=join_drifts([model.networks.drift for model in models]),
+        drift=first.networks.drift and Drift(*map(np.concatenate, zip(*drifts, strict=True))),
     )
     return dataclasses.replace(
         first,
         networks=networks,
         transform=dataclasses.replace(first.transform, natures=MappingProxyType(natures)),
-        normal_scores=np.concatenate([model.normal_scores for model in models]),
-        fitted_until=np.concatenate([model.fitted_until for model in models]),
-        spacing=np.concatenate([model.spacing for model in models]),
+        **{name: np.concatenate([getattr(m, name) for m in models]) for name in _OF_SERIES},
         skipped=MappingProxyType({n: w for model in models for n, w in model.skipped.items()}),
     )

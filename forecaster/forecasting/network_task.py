@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, cast
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ from forecaster.forecasting.networks import OwnNetwork, functions, gather
 from forecaster.forecasting.windows import (
     MODES,
     AnyArray,
-    Span,
     Split,
     Step,
     TrainingMode,
@@ -42,11 +41,6 @@ class Series(NamedTuple, Generic[AnyArray]):
     first: Int[AnyArray, "*member"]
     boundary: Int[AnyArray, "*member"]
     counted: Bool[AnyArray, "*member"]
-
-    @property
-    def span(self) -> Span:
-        """The part of the history that the member is trained on."""
-        return Span(cast(Step, self.first), cast(Step, self.boundary))
 
 
 def series_data(config: Config, transformed: Transformed) -> Series[np.ndarray]:
@@ -104,6 +98,10 @@ def make_task(
     def whole(params: Params, start: Params | None) -> Params:
         return params if start is None else jax.tree.map(jnp.add, params, start)
 
+    def draw(data: Any, key: Array) -> tuple[Windows, Bool[Array, " batch"]]:
+        series, _ = parts(data)
+        return mode.batches(key, series.first, series.boundary, config.batch_size)
+
     def take(data: Any, windows: Windows) -> tuple[Params | None, Examples]:
         series, start = parts(data)
         examples = cut(mode, series, windows.starts, series.first, series.boundary)
@@ -122,7 +120,7 @@ def make_task(
         loss=lambda params, batch, key, hyperparams: mean_loss(
             whole(params, batch[0]), batch[1], key
         ),
-        batches=lambda data, key: mode.batches(key, parts(data)[0].span, config.batch_size),
+        batches=draw,
         take=take,
         validate=validate,
         optimizer=swarm.inject_hyperparams(swarm.adamw),

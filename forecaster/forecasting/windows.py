@@ -23,8 +23,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 AnyArray = TypeVar("AnyArray", Array, np.ndarray)  # for functions of arrays of JAX and of NumPy
-Step: TypeAlias = int | Int[Array, ""]
-Steps: TypeAlias = int | Int[Array, "..."]
+Step: TypeAlias = int | Int[Array, "..."]
 
 
 def padded_steps(rows: int) -> int:
@@ -76,7 +75,7 @@ class Split:
         return (origins >= earliest)[..., None] & (targets <= latest)
 
     def starts(
-        self, part: Float[Array, "*window"], first: Steps, boundary: Steps
+        self, part: Float[Array, "*window"], first: Step, boundary: Step
     ) -> Int[Array, "*window"]:
         """Return the first steps of windows at a share ``part`` of a training span, in [0, 1)."""
         latest = boundary - self.lookback
@@ -95,17 +94,6 @@ class Windows(NamedTuple):
     used: Bool[Array, "*batch window"]
 
 
-class Span(NamedTuple):
-    """The part of a history that a member is trained on.
-
-    - ``first``: the first step that may be an input
-    - ``boundary``: the last step that may be a target
-    """
-
-    first: Step
-    boundary: Step
-
-
 @dataclasses.dataclass(frozen=True)
 class Sequence:
     """The mode in which every step of a window after its burn-in predicts."""
@@ -114,22 +102,26 @@ class Sequence:
     last_only: ClassVar[bool] = False
 
     def batches(
-        self, key: Array, span: Span, batch_size: int
+        self, key: Array, first: Step, boundary: Step, batch_size: int
     ) -> tuple[Windows, Bool[Array, " batch"]]:
         """Draw random windows, as many as it takes to cover the member's training span once.
 
         They do not depend on the length of other members' histories. Also return which batches
-        have any.
+        have any. The span goes from ``first`` to the last target, ``boundary``.
 
         A batch is stratified: it has one start in each of ``batch_size`` equal parts of that span.
         """
-        whole = Span(0, self.split.latest_boundary)
-        steps = jnp.arange(max(1, self._covering_batches(whole, batch_size)))
+        covered = (self.split.lookback - self.split.burn_in) * batch_size  # by a batch
+
+        def covering(steps: Step) -> Step:
+            return (2 * steps + covered) // (2 * covered)  # rounded
+
+        steps = jnp.arange(max(1, covering(self.split.latest_boundary)))
         keys = jax.vmap(lambda step: jax.random.fold_in(key, step))(steps)
         part = jax.vmap(lambda k: jax.random.uniform(k, (batch_size,)))(keys)
         offset = (jnp.arange(batch_size) + part) / batch_size
-        starts = self.split.starts(offset, *span)
-        active = steps < jnp.maximum(1, self._covering_batches(span, batch_size))
+        starts = self.split.starts(offset, first, boundary)
+        active = steps < jnp.maximum(1, covering(boundary - first))
         return Windows(starts, jnp.ones(starts.shape, bool)), active
 
     def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
@@ -143,11 +135,6 @@ class Sequence:
         count = math.ceil(split.validation / stride)
         return split.steps - 1 - split.lookback - stride * np.arange(count)
 
-    def _covering_batches(self, span: Span, batch_size: int) -> Step:
-        """Return how many batches of windows cover a training span once, rounded."""
-        covered = (self.split.lookback - self.split.burn_in) * batch_size
-        return (2 * (span.boundary - span.first) + covered) // (2 * covered)
-
 
 @dataclasses.dataclass(frozen=True)
 class Windowed:
@@ -157,13 +144,12 @@ class Windowed:
     last_only: ClassVar[bool] = True
 
     def batches(
-        self, key: Array, span: Span, batch_size: int
+        self, key: Array, first: Step, boundary: Step, batch_size: int
     ) -> tuple[Windows, Bool[Array, " batch"]]:
         """Return all windows that end before the boundary, each once, in random order."""
         from forecaster.swarm import shuffled_batches
 
         lookback = self.split.lookback
-        first, boundary = span
         origins = jnp.arange(self.split.latest_boundary)
         whole = jnp.minimum(first + lookback - 1, boundary - 1)
         # Labels count from the end, so that a longer history of another member changes no draw.

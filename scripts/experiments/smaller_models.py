@@ -18,7 +18,7 @@ from scipy.special import beta, stdtr
 from scipy.stats import t
 
 import forecaster as fc
-from forecaster.forecasting import bounds_of, distributions, match_panel, models_of, targets_at
+from forecaster.forecasting import at_origins, bounds_of, distributions, match_panel, models_of
 from forecaster.series import Transformed
 from forecaster.storage import METHODS, load, save
 
@@ -112,8 +112,8 @@ def _crps(model: fc.Model, panel: fc.Panel, held: tuple[Transformed, np.ndarray]
     """
     transformed, origins = held
     networks = model.networks.only(panel.ids)
-    made = distributions(networks, transformed, origins)
-    targets = targets_at(transformed, origins)
+    targets = at_origins(transformed.targets(), origins)
+    made, _ = distributions(networks, transformed, origins, targets)
     crps = student_t_crps(targets, made.location, made.scale, made.dof)
     return np.nanmean(crps, axis=(1, 2))
 

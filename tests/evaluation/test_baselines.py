@@ -206,7 +206,7 @@ def test_of_prices_volatility_models_have_the_drift_of_our_networks(name, panel)
     prices = panel.channel("adj_close")
     for row, each in enumerate(panel.ids):
         known = panel.mask[row] & (panel.times <= cutoffs[0])  # as their parameters
-        drift = change_of(prices[row, known], panel.times[known], 0.05).expected
+        drift, _, _ = change_of(prices[row, known], panel.times[known], 0.05)
         mine = other[other["unique_id"] == each]
         now = mine["cutoff"].map(dict(zip(panel.times, prices[row], strict=True)))
         ahead = mine.groupby("cutoff").cumcount() + 1

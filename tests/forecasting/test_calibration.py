@@ -65,12 +65,6 @@ def test_forecasts_that_are_too_sure_are_covered_at_the_level():
         assert abs(inside.mean() - level / 100) < 0.03
 
 
-def test_without_any_outcome_a_band_is_that_of_the_forecast_itself():
-    scores = np.full((2, 30, 1), np.nan)
-    bands = band_scores(scores, [80])
-    np.testing.assert_allclose(bands[0, :, :, 0, 0], [[ndtri(0.1)] * 2, [ndtri(0.9)] * 2])
-
-
 def test_bands_follow_a_change_of_regime():
     """After forecasts become too sure, bands soon have their coverage again."""
     random = np.random.default_rng(2)
@@ -81,21 +75,6 @@ def test_bands_follow_a_change_of_regime():
     assert abs(inside[:, 300:500].mean() - 0.8) < 0.01
     assert inside[:, 500:520].mean() < 0.6
     assert abs(inside[:, 750:].mean() - 0.8) < 0.03
-
-
-def test_the_future_has_no_part_in_a_band():
-    random = np.random.default_rng(3)
-    scores = random.normal(size=(3, 90, 2))
-    before = band_scores(scores, [80], count=30)[0]
-    for changed, known_late in itertools.product(range(60, 90), range(2)):
-        edited = scores.copy()
-        edited[:, changed:, known_late] = 9.0
-        after = band_scores(edited, [80], count=30)[0]
-        # The outcome of an origin is known h + 1 steps later, and then moves all bands.
-        same = changed + known_late + 1 - 60
-        np.testing.assert_array_equal(after[:, :, :same], before[:, :, :same])
-        if same < 30:
-            assert (after[:, :, same:] != before[:, :, same:]).any((1, 2)).all()
 
 
 def test_quantiles_are_continuous_and_probabilities_are_their_inverse():

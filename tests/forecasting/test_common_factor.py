@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.bands.distribution import ndtr
 from forecaster.forecasting.predicting import simulating
 from forecaster.forecasting.predicting.simulating import scaled_to_now
 from tests.slow import rest_slow
@@ -39,27 +38,6 @@ def test_series_move_together_more_like_lately(before, after):
     units = errors(changed(before, after), np.random.default_rng(0))
     found, average = correlation(scaled_to_now(units, every_time())), correlation(units)
     assert abs(found - after) < 0.75 * abs(average - after)
-
-
-def test_independent_series_stay_independent():
-    """What is left of chance in the deviation of their sum is far below that of its estimate."""
-    off = []
-    for seed in range(40):
-        units = errors(np.zeros(TIMES), np.random.default_rng(seed))
-        scaled = scaled_to_now(units, every_time())
-        off.append(np.log(scaled.sum(0).std() / units.sum(0).std()))
-    assert abs(np.mean(off)) < 0.01
-    assert np.sqrt(np.mean(np.square(off))) < 0.02
-
-
-def test_each_series_by_itself_keeps_its_distribution():
-    """Of as many paths as times, one lies between each two neighbouring quantiles."""
-    random = np.random.default_rng(2)
-    units = errors(changed(0.2, 0.8), random)
-    scaled = scaled_to_now(units, every_time())
-    drawn = simulating._draw(units, scaled, every_time(), TIMES, random)[:, :, 0]
-    strata = np.floor(np.sort(ndtr(drawn)) * TIMES)
-    np.testing.assert_array_equal(strata, np.tile(np.arange(TIMES), (len(units), 1)))
 
 
 def walks(common: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,18 +1,15 @@
 """The drift of prices is a premium and what a series' own history allows, not what was learned."""
 
 import dataclasses
-import types
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.bands.distribution import Distribution
-from forecaster.forecasting.bands.drift import KEPT, Drift, change_of, drift_of
+from forecaster.forecasting.bands.drift import KEPT, change_of, drift_of
 from forecaster.forecasting.model import Networks
-from forecaster.forecasting.predicting.distributions import around_drift, distributions
+from forecaster.forecasting.predicting.distributions import at_origins, distributions
 
 DAY = np.log(1.05) / 365.25  # the premium of 5 % a year for a calendar day
 
@@ -46,10 +43,10 @@ def test_of_a_long_history_it_is_its_own_mean_as_far_as_the_standard_error_allow
 
 def test_it_does_not_depend_on_how_often_a_price_is_noted():
     prices, dates = walk(5001, 0.0005, 0.01), days(5001)
-    daily, weekly = (change_of(prices[::step], dates[::step], 0.05).expected for step in (1, 5))
+    daily, weekly = (change_of(prices[::step], dates[::step], 0.05)[0] for step in (1, 5))
     assert weekly == pytest.approx(5 * daily, rel=0.02)
     moments = dates.astype("datetime64[ns]")
-    assert change_of(prices, moments, 0.05).expected == pytest.approx(daily, rel=1e-12)
+    assert change_of(prices, moments, 0.05)[0] == pytest.approx(daily, rel=1e-12)
 
 
 def test_only_dated_prices_in_logarithms_have_one(panel, config):
@@ -75,7 +72,9 @@ def made_by(networks: Networks, model: fc.Model, panel: fc.Panel):
     transformed = model.transform.apply(panel, model.config.horizon)
     steps = transformed.z.shape[1]
     origins = np.tile(np.arange(steps - 90, steps), (len(panel.ids), 1))
-    return distributions(networks, transformed, origins), transformed, origins
+    outcomes = at_origins(transformed.targets(), origins)
+    made, _ = distributions(networks, transformed, origins, outcomes)
+    return made, transformed, origins
 
 
 def test_networks_are_trained_as_without_it_and_a_quarter_of_their_moves_is_kept(
@@ -102,19 +101,6 @@ def test_networks_are_trained_as_without_it_and_a_quarter_of_their_moves_is_kept
         assert tuple(drift.per_row[row]) == alone, name
 
 
-def test_no_network_moves_a_median_beyond_the_lowest_and_the_highest_move():
-    shape = (1, 4, 2)
-    location = np.array([-9.0, -0.1, 0.5, 9.0])[None, :, None] * np.ones(shape)
-    made = Distribution(location, np.ones(shape), np.full(shape, 5.0))
-    drift = Drift(np.array([[0.01, -0.2, 0.3]]), np.full((1, 2), 0.1))
-    transformed: Any = types.SimpleNamespace(scale=np.ones(shape), counted=np.zeros(1, bool))
-    made = around_drift(made, drift, transformed, np.arange(4)[None])
-    one_ahead, two_ahead = made.quantiles(np.zeros(made.shape))[0].T
-    # A quarter of what is beyond 0.1, and 0.01 a step.
-    np.testing.assert_allclose(one_ahead, [-0.2, -0.05 + 0.01, 0.1 + 0.01, 0.3])
-    np.testing.assert_allclose(two_ahead, [-0.4, -0.05 + 0.02, 0.1 + 0.02, 0.6])
-
-
 def test_medians_bands_the_chance_of_a_rise_and_paths_all_move_with_it(panel, model):
     drift = model.networks.drift
     assert drift is not None
@@ -138,6 +124,6 @@ def test_a_basket_of_many_prices_grows_by_the_premium():
     grown = []
     for seed, deviation in enumerate(np.linspace(0.005, 0.03, 40)):
         prices = walk(500, 0.0, deviation, seed)
-        median = change_of(prices, days(500), 0.05).expected
+        median = change_of(prices, days(500), 0.05)[0]
         grown.append(np.exp(median + half_variance(prices)))
     assert np.log(np.mean(grown)) == pytest.approx(DAY, rel=0.1)

@@ -61,24 +61,6 @@ def test_a_series_without_networks_changes_no_other():
     pd.testing.assert_frame_equal(fc.predict(alone, long), made, check_exact=True, check_like=True)
 
 
-def test_nothing_after_a_cutoff_changes_a_forecast_made_at_it(panel, config):
-    """Invariant 4: forecasts, bands and weights alike."""
-    times = panel.times
-    values = panel.values.copy()
-    later = times > times[-40]
-    values[:, later] *= np.linspace(1, 9, later.sum())[:, None]
-    edited = dataclasses.replace(panel, values=values)
-    before = fc.cross_validation(panel, config, n_windows=59, seed=1)
-    after = fc.cross_validation(edited, config, n_windows=59, seed=1)
-    known = before["cutoff"] <= times[-40]
-    assert 0 < known.sum() < len(before)
-    made_then = before.columns.difference(["y"])
-    pd.testing.assert_frame_equal(
-        before.loc[known, made_then], after.loc[known, made_then], check_exact=True
-    )
-    assert not before.equals(after)
-
-
 def test_training_targets_and_validation_do_not_overlap(panel, config):
     """What lies in the validation span changes when training stops, never a training loss."""
     values = panel.values.copy()

@@ -56,20 +56,6 @@ def test_bands_of_short_prices_hold():
     assert 0.72 < np.mean(inside) < 0.88
 
 
-def test_the_fewer_rows_the_closer_a_band_is_to_that_of_usual_stocks():
-    """One row says nothing of its own; with thirty, wild and calm stocks differ."""
-
-    def widths(rows: int) -> np.ndarray:
-        frames = [prices_of([rows] * 5, volatility) for volatility in (0.002, 0.08)]
-        made = [fc.predict(fitted(frame), frame) for frame in frames]
-        return np.array([np.log(one["LSTM-hi-80"] / one["LSTM-lo-80"]).mean() for one in made])
-
-    one, three, thirty = (widths(rows) for rows in (1, 3, 30))
-    assert one[0] == pytest.approx(one[1], rel=1e-9)
-    assert one[0] < three[1] < thirty[1] and one[0] > three[0] > thirty[0]
-    assert thirty[1] > 10 * thirty[0]
-
-
 def test_a_price_that_never_changes_has_bands_and_what_is_no_price_is_named():
     days = pd.bdate_range("2024-01-02", periods=12)
     odd = {"still": [5.0] * 12, "zeros": [0.0] * 12, "one zero": [1.0, 0.0, *[2.0] * 10]}

@@ -101,15 +101,6 @@ def test_what_lies_in_the_padding_changes_nothing(kind, windows):
     assert np.isfinite(before).all()
 
 
-@pytest.mark.parametrize("kind", CAUSAL)
-def test_a_history_that_begins_late_is_seen_as_without_the_padding(kind, windows):
-    inputs, valid = windows
-    late = (np.arange(20) >= 12).astype(np.float32) * np.ones_like(valid)
-    padded = network(kind)(inputs, late, last_only=False)[:, 12:]
-    short = network(kind)(inputs[:, 12:], late[:, 12:], last_only=False)
-    np.testing.assert_allclose(padded, short, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("kind", CAUSAL + WHOLE)
 def test_untrained_networks_say_nothing(kind):
     config = fc.Config(model=kind, hidden=3, lookback=20, validation=50)

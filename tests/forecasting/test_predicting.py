@@ -60,16 +60,6 @@ def test_rows_known_to_be_wrong_are_left_out_and_a_jump_is_forecast_from(panel, 
     pd.testing.assert_frame_equal(frame, there, check_exact=True)
 
 
-def test_prices_are_quoted_in_closes_where_learned_from_adjusted_ones(panel, config):
-    table = panel.to_frame()
-    halved = table.assign(adj_close=table["adj_close"] / 2)
-    plain = fc.predict(fc.fit(panel, config, seed=1), panel)
-    quoted = Panel.from_frame(halved)
-    np.testing.assert_allclose(
-        fc.predict(fc.fit(quoted, config, seed=1), quoted)["LSTM"], plain["LSTM"], rtol=1e-6
-    )
-
-
 def test_a_panel_of_another_kind_is_refused(panel, model):
     lacking = Panel.from_frame(panel.to_frame().drop(columns="volume"))
     with refuses(ModelError):

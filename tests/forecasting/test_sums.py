@@ -66,13 +66,13 @@ def test_frames_of_groups_are_read(fitted):
 @pytest.mark.parametrize(
     ("groups", "words"),
     [
-        ({}, "expected one or more"),
+        ({}, "expected the weights of series by group"),
         ({"a": {}}, "expected the weights of series by group"),
         ({"a": ["s0"]}, "expected the weights of series by group"),
         ({"a": {"s0": 0}}, "a: weight of s0: expected a number other than 0"),
         ({"a": {"s0": float("nan")}}, "got nan"),
         ({"a": {"s0": "x"}}, "got 'x'"),
-        (pd.DataFrame({"unique_id": ["s0"]}), "got the columns unique_id"),
+        (pd.DataFrame({"unique_id": ["s0"]}), "frame with the columns unique_id, group and"),
         (pd.DataFrame({"unique_id": ["s0"] * 2, "group": "a"}), "s0 is twice in a"),
     ],
 )

@@ -207,7 +207,7 @@ class Runner:
             season = min(find_seasons(known), default=1)
         if self._premium is not None and logarithmic(known):
             positions = origins.histories.positions[row, first : first + len(known)]
-            drift = change_of(known, origins.panel.times[positions], self._premium).expected
+            drift, _, _ = change_of(known, origins.panel.times[positions], self._premium)
         if baseline.ranges:
             columns = [origins.panel.channels.index(name) for name in COLUMNS]
             variance = session_variance(y, origins.histories.values[row, first:, columns])

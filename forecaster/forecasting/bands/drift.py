@@ -13,13 +13,11 @@ missing.
 The figures that this was chosen by are in ``research/010-drift-of-prices.md``.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.errors import ModelError
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.config import Config
 from forecaster.series import Panel
@@ -32,23 +30,10 @@ _ERRORS = 3  # largest distance of a forecast from the mean change, in its stand
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
 
 
-class Change(NamedTuple):
-    """The expected change of a price's logarithm from one row to the next.
-
-    - ``expected``: that of the premium, moved towards the mean of the changes seen
-    - ``low``, ``high``: three standard errors below and above that mean; for a series of few rows,
-      far enough for the expected change
-    """
-
-    expected: float
-    low: float
-    high: float
-
-
 class Drift(NamedTuple):
     """The drift of some series.
 
-    - ``per_row``: the fields of :class:`Change`
+    - ``per_row``: from :func:`change_of`
     - ``usual``: the mean location that a series' networks forecast, standardised; NaN for series
       that are new to the model, until it is known
     """
@@ -67,8 +52,6 @@ class Drift(NamedTuple):
 
         ``made``, ``outcomes``: what the networks forecast, and what came
         """
-        if not np.isnan(self.usual).any():
-            return self
         known = np.isfinite(outcomes)
         total = np.where(known, made.location, 0.0).sum(1, dtype=float)
         found = total / np.maximum(known.sum(1), 1)
@@ -96,22 +79,24 @@ def drift_of(panel: Panel, config: Config) -> Drift | None:
         for row, seen in zip(prices, panel.mask, strict=True)
     ]
     usual = np.full((len(per_row), config.horizon), np.nan)
-    return Drift(np.array(per_row, float).reshape(-1, len(Change._fields)), usual)
+    return Drift(np.array(per_row, float).reshape(-1, 3), usual)
 
 
 def change_of(
     prices: Float[np.ndarray, " row"], times: Shaped[np.ndarray, " row"], premium: float
-) -> Change:
-    """Return the expected change of a price's logarithm from one row to the next.
+) -> tuple[float, float, float]:
+    """Return the expected change of a price's logarithm from one row to the next, and its limits.
 
-    With fewer than three rows it is zero.
+    It is that of the premium, moved towards the mean of the changes seen. The limits lie three
+    standard errors below and above that mean; for a series of few rows, far enough for the expected
+    change. With fewer than three rows all are zero.
 
     - ``prices``: above zero
     - ``times``: dates, in order; the premium of a row is that of the mean time between two rows
     - ``premium``: the growth of the mean price in a year, as a share
     """
     if len(prices) < 3:
-        return Change(0.0, 0.0, 0.0)
+        return 0.0, 0.0, 0.0
     changes = np.diff(np.log(prices))
     years = float((times[-1] - times[0]) / _YEAR) / len(changes)
     spread, own = float(changes.var(ddof=1)), float(changes.mean())
@@ -120,21 +105,5 @@ def change_of(
     weight = (_OWN * years) ** 2 / ((_OWN * years) ** 2 + variance)
     reach = _ERRORS * np.sqrt(variance)
     if len(changes) < _FEWEST:  # the standard error is then hardly known
-        return Change(common, min(own - reach, common), max(own + reach, common))
-    return Change(float(common + weight * (own - common)), own - reach, own + reach)
-
-
-def join_drifts(drifts: Sequence[Drift | None]) -> Drift | None:
-    """Join the drifts of several parts of a fit; None where they have none.
-
-    Raises ModelError where only some have one.
-    """
-    known = [drift for drift in drifts if drift is not None]
-    if not known:
-        return None
-    if len(known) < len(drifts):
-        raise ModelError(
-            f"{len(drifts) - len(known)} of {len(drifts)} parts of the model lack the drift of "
-            "prices: they are damaged, or of an earlier version. Run `forecaster fit` again"
-        )
-    return Drift(*(np.concatenate(parts) for parts in zip(*known, strict=True)))
+        return common, min(own - reach, common), max(own + reach, common)
+    return float(common + weight * (own - common)), own - reach, own + reach

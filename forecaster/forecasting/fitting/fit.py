@@ -8,13 +8,13 @@ the parts together equal that fit, bit for bit.
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, Unpack
+from typing import NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
@@ -46,7 +46,6 @@ from forecaster.forecasting.networks import OwnNetwork, with_network
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     Panel,
-    Transform,
     Transformed,
     findings_of,
     held_back_rows,
@@ -106,7 +105,10 @@ def fit(
     panel = as_panel(panel, **columns)
     check_search(config, tune=tune)
     check_static(panel, config, tune=tune)
-    config, panel = settled(*with_declared(config, panel))
+    config, panel = with_declared(config, panel)
+    settled = settled_by_rows(config, panel.target, changing_rows(panel.masked()))
+    if settled is not config:
+        config, panel = settled, dataclasses.replace(panel, market=None)
     say_findings(findings_of(panel), len(panel.ids))
     model = fit_part(
         panel, config, seed, tune=tune, network=network, checkpoint=checkpoint,
@@ -120,8 +122,8 @@ def fit(
 def fit_with(trainer: Trainer, panel: Panel, config: Config, seed: int) -> Model:
     """Fit as :func:`fit` does, with networks that another function trains.
 
-    ``trainer``: trains the networks of all series; its report may have a column ``why_not``, the
-    reason why a series has no network. Others as for :func:`fit`.
+    ``trainer``: trains the networks of all series; its report has a column ``why_not``, the reason
+    why a series has no network, or empty. Others as for :func:`fit`.
     """
     config, panel = with_declared(config, panel)
     panel, common = _whole(panel.masked(), config)
@@ -142,15 +144,6 @@ def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
     return config, panel
 
 
-def settled(config: Config, panel: Panel) -> tuple[Config, Panel]:
-    """Return settings and panel, changed if no price series is long enough for networks.
-
-    The series are then forecast by the last value, without a market, and a warning says so.
-    """
-    made = settled_by_rows(config, panel.target, changing_rows(panel.masked()))
-    return made, panel if made is config else dataclasses.replace(panel, market=None)
-
-
 def changing_rows(panel: Panel) -> int:
     """Return the rows of the longest series that changes, or of the longest if none changes."""
     rows, still = panel.mask.sum(1), panel.constant()
@@ -158,7 +151,9 @@ def changing_rows(panel: Panel) -> int:
 
 
 def settled_by_rows(config: Config, target: str, most: int, when: str = "") -> Config:
-    """Return the settings of :func:`settled`.
+    """Return the settings, changed if no price series is long enough for networks.
+
+    The series are then forecast by the last value, without a market, and a warning says so.
 
     - ``most``: rows of the longest series
     - ``when``: for the warning: up to when these rows are counted
@@ -172,7 +167,7 @@ def settled_by_rows(config: Config, target: str, most: int, when: str = "") -> C
         f"{config.rows_to_fit} are needed ({config.why_rows}). Each is forecast by its last value, "
         f"with a band from its own changes and those of usual stocks{more}",
         ForecasterWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
     return made
 
@@ -263,7 +258,11 @@ def _fitted(
     network: OwnNetwork | None = None,
     tuned: bool = False,
 ) -> Part:
-    """Train the networks of series that the common transform can take, and judge them."""
+    """Train the networks of series that the common transform can take, and judge them.
+
+    The model is without series whose networks or forecasts are broken. Raises NoSeries where no
+    series is left.
+    """
     rows = panel.mask.sum(1)
     own = trains(panel, config, common.transform) & common.networks
     blended = common.transform.name == "combined"
@@ -278,7 +277,7 @@ def _fitted(
     else:
         width = transformed.features.shape[-1]
         networks, seconds = untrained(config, width, network, common.pooled), 0.0
-    if common.pooled is None:  # otherwise these weights are known
+    if common.pooled is None and networks.start is not None:  # otherwise these weights are known
         transform = with_scale_weights(
             transform, config, network, networks.start, transformed, panel, own
         )
@@ -286,47 +285,20 @@ def _fitted(
         transformed = transformed.beside_networks(transform.learned.common_volatility)
     serves = networks.start is not None
     networks = networks.among(panel.ids, methods_of(panel, config, final, own, common=serves))
-    held_back = np.where(own, validation_of(config, rows), unseen)
     networks = dataclasses.replace(networks, drift=drift_of(panel, config))
-    scores, errors, drift = validated(networks, transform, transformed, panel, held_back)
-    report = networks.report.assign(**errors)
+    held_back = np.where(own, validation_of(config, rows), unseen)
+    networks, scores = validated(networks, transform, transformed, panel, held_back)
+    report, said = networks.report, networks.report.pop("why_not").fillna("")
     report.insert(0, "rows", rows)
-    networks = dataclasses.replace(networks, drift=drift, report=report)
-    until = panel.times[transformed.positions[:, -1]]
-    provenance = {"seed": seed, "training_seconds": seconds, "tuned": tuned}
-    return _judged(networks, panel, final, scores, until, provenance, common.sample)
-
-
-def _judged(
-    networks: Networks,
-    panel: Panel,
-    transform: Transform,
-    scores: Float[np.ndarray, "series origin horizon"],
-    until: Shaped[np.ndarray, " series"],
-    provenance: Mapping[str, Any],
-    sample: tuple[str, ...],
-) -> Part:
-    """Return the part of a fit, its model without series whose networks or forecasts are broken.
-
-    - ``networks``: their report says why a network is broken
-    - ``scores``: normal scores of the outcomes held back
-    - ``until``: the latest time that each series learned from
-    - ``sample``: the series that widths are learned from
-
-    Raises NoSeries where no series is left.
-    """
-    report, why = networks.report, dict[str, str]()
-    if "why_not" in report:  # no worker could train them
-        why = {str(name): str(said) for name, said in report.pop("why_not").items() if said}
+    why = {str(name): str(reason) for name, reason in said.items() if reason}
     sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
     sound |= report[FORECAST_BY] != Method.OWN  # their forecasts come from no network of their own
     broken = {
-        str(name): Skipped(Kind.NOT_TRAINED, detail=why[str(name)])
-        if str(name) in why
+        name: Skipped(Kind.NOT_TRAINED, detail=why[name])
+        if name in why
         else Skipped(Kind.NOT_FINITE)
-        for name in report.index[~sound]
+        for name in map(str, report.index[~sound])
     }
-    lost = tuple(why)
     spacing = np.array(panel.of_times(spacing_of))
     known = spacing[np.isfinite(spacing)]  # not that of a series of one row
     usual = float(np.percentile(known, 50, method="lower")) if len(known) else 1.0
@@ -335,28 +307,29 @@ def _judged(
         channels=panel.channels,
         target=panel.target,
         frequency=panel.frequency,
-        transform=transform,
+        transform=final,
         normal_scores=scores.astype(np.float32),
-        widths=Widths.unit(networks.config.horizon),
-        fitted_until=until,
+        widths=Widths.unit(config.horizon),
+        fitted_until=panel.times[transformed.positions[:, -1]],
         spacing=np.where(np.isfinite(spacing), spacing, usual),
         skipped=MappingProxyType({**panel.skipped, **broken}),
         provenance={
-            **provenance,
-            "products": products_of(networks.config.precision),
+            "seed": seed,
+            "training_seconds": seconds,
+            "tuned": tuned,
+            "products": products_of(config.precision),
             "computed": dict(networks.computed),
         },
     )
     kept = [name for name in panel.ids if name not in broken]
     if not kept:
-        raise NoSeries(model.skipped, lost=lost)
-    chosen = set(sample)
-    counted, networked = transform.counted(panel.ids), networks.networked
-    sampled = np.array([name in chosen for name in panel.ids], bool)
+        raise NoSeries(model.skipped, lost=tuple(why))
+    counted, networked = final.counted(panel.ids), networks.networked
+    sampled = np.isin(panel.ids, common.sample)
     kinds = networked, ~networked & ~counted, ~networked & counted
     scores_of = Scores(*(scores[sampled & kind] for kind in kinds))
-    widths = widths_of(networks.config, [scores_of])
-    return Part(dataclasses.replace(model.only(kept), widths=widths), scores_of, lost)
+    widths = widths_of(config, [scores_of], tune=tuned)
+    return Part(dataclasses.replace(model.only(kept), widths=widths), scores_of, tuple(why))
 
 
 _HUGE = 11  # multiple from which per cents say nothing: of an error of nearly zero
@@ -398,13 +371,7 @@ def widths_of(config: Config, scores: Sequence[Scores], *, tune: bool = False) -
         return Widths.unit(horizon)
 
     def joined(parts: Sequence[np.ndarray]) -> Float[np.ndarray, "series origin horizon"]:
-        most = max(some.shape[1] for some in parts)  # a part of short series may have fewer
-        whole = [
-            np.pad(some, ((0, 0), (most - some.shape[1], 0), (0, 0)), constant_values=np.nan)
-            for some in parts
-            if len(some)
-        ]
-        return np.concatenate(whole) if whole else np.zeros((0, most, horizon))
+        return np.concatenate([some for some in parts if len(some)] or [np.zeros((0, 1, horizon))])
 
     networks, others, counts = map(joined, zip(*scores, strict=True))
     without = common_spread(joined([others, counts]))

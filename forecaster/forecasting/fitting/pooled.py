@@ -20,12 +20,7 @@ from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.network_task import (
-    Examples,
-    Series,
-    cut,
-    make_loss,
-)
+from forecaster.forecasting.network_task import Examples, Series, cut, make_loss
 from forecaster.forecasting.networks import OwnNetwork, functions
 from forecaster.forecasting.windows import MODES, Split
 from forecaster.series import sampled_names
@@ -39,13 +34,10 @@ class Pooled(NamedTuple):
     """Networks trained on all series.
 
     - ``params``: their weights, each array (member, ...)
-    - ``best_epoch, best_loss``: best epoch of each network and its loss, (member,)
     - ``seconds``: the time of their training
     """
 
     params: Params
-    best_epoch: np.ndarray
-    best_loss: np.ndarray
     seconds: float
 
 
@@ -91,7 +83,7 @@ def train_pooled(
         on_progress=on_progress
         and (lambda progress: on_progress(dataclasses.replace(progress, stage=_STAGE))),
     )
-    return Pooled(fitted.params, fitted.best_epoch, fitted.best_loss, fitted.seconds)
+    return Pooled(fitted.params, fitted.seconds)
 
 
 @functools.lru_cache(maxsize=8)

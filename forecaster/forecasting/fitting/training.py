@@ -99,7 +99,10 @@ def untrained(
     params = jax.tree.map(
         lambda leaf: np.zeros((0, config.members, *leaf.shape), leaf.dtype), shapes
     )
-    kinds = {"status": object, "epochs": int, "best_epoch": int, "validation_loss": float}
+    kinds = {
+        "why_not": object, "status": object, "epochs": int, "best_epoch": int,
+        "validation_loss": float,
+    }  # fmt: skip
     none = {name: np.array([], kind) for name, kind in kinds.items()}
     report = pd.DataFrame(none, index=pd.Index([], name="unique_id", dtype=object))
     start = None if pooled is None else jax.tree.map(np.asarray, pooled.params)
@@ -120,8 +123,9 @@ def _trained(
     ``start``: the weights of each series' networks at first, (series x member, ...), or those that
     all series share, one for each member; None: random weights
     """
-    rows, names = np.repeat(np.arange(len(ids)), config.members), member_names(ids, config.members)
-    started = start is not None
+    rows, started = np.repeat(np.arange(len(ids)), config.members), start is not None
+    # Names determine random draws; the first network has that of the series.
+    names = [f"{name}\x1f{k}" if k else name for name in ids for k in range(config.members)]
     task = make_task(config, split, data.features.shape[-1], network, started=started)
     given: Any = data if config.members == 1 and not started else swarm.Shared(data, rows)
     fitted = swarm.fit(
@@ -134,14 +138,6 @@ def _trained(
         params = jax.tree.map(np.add, params, start)
     networks = _networks(config, ids, params, _report(fitted), network)
     return dataclasses.replace(networks, computed=fitted.computed), fitted.seconds
-
-
-def member_names(ids: Sequence[str], members: int) -> list[str]:
-    """Return the names of each series' networks, which determine their random draws.
-
-    The first network has the name of the series.
-    """
-    return [name if k == 0 else f"{name}\x1f{k}" for name in ids for k in range(members)]
 
 
 def _search(
@@ -174,8 +170,7 @@ def _search(
 
     params = [widen(w.result.params, shapes, w.size["hidden"], widest) for w in tuned.winners]
     chosen = tuned.summary().drop(columns="best_loss")
-    lost = any(winners.result.failed for winners in tuned.winners)
-    report = together([_report(winners.result, lost=lost) for winners in tuned.winners])
+    report = together([_report(winners.result) for winners in tuned.winners])
     report |= {name: column.to_numpy() for name, column in chosen.items()}
     networks = _networks(config, ids, together(params), report, network)
     computed = tuned.winners[0].result.computed
@@ -252,15 +247,11 @@ def _hidden_sizes(config: Config) -> list[int]:
     return sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
 
 
-def _report(fitted: swarm.FitResult, *, lost: bool = False) -> dict[str, np.ndarray]:
-    """Report the training, a row per network.
-
-    ``lost``: include the column of reasons even where all were trained.
-    """
+def _report(fitted: swarm.FitResult) -> dict[str, np.ndarray]:
+    """Report the training, a row per network; ``why_not``: why none was trained, or empty."""
     names = {status.value: status.name.lower() for status in swarm.Status}
-    reasons = np.array([fitted.failed.get(name, "") for name in fitted.ids], object)
     return {
-        **({"why_not": reasons} if lost or fitted.failed else {}),
+        "why_not": np.array([fitted.failed.get(name, "") for name in fitted.ids], object),
         "status": np.array([names[int(status)] for status in fitted.status], object),
         "epochs": fitted.epochs,
         "best_epoch": fitted.best_epoch,

@@ -21,7 +21,6 @@ from forecaster.errors import (
     UsageError,
     check_names,
     name_reasons,
-    wrong_argument,
 )
 from forecaster.forecasting.fitting.arguments import check_training
 from forecaster.forecasting.fitting.common import Common
@@ -63,9 +62,35 @@ def update(
     """
     check_training(seed, executor=executor, on_progress=on_progress)
     panel = learnable(model, as_panel(panel, **columns))
-    wanted = _wanted(model, panel, ids)
-    steps = padded_steps(int(panel.mask.sum(1).max()))
-    return _updated(model, panel.only(wanted), steps, seed, executor, on_progress)
+    steps, networks = padded_steps(int(panel.mask.sum(1).max())), model.networks
+    panel = panel.only(_wanted(model, panel, ids))
+    bare = dataclasses.replace(model.transform, natures=MappingProxyType({}))
+    pooled = None if networks.start is None else Pooled(networks.start, 0.0)
+    # Independent networks have no common start, so a series that has grown cannot begin with one.
+    able = networks.trained if pooled is None else networks.networked.any(keepdims=True)
+    able = np.broadcast_to(able, len(model.ids))[networks.rows_of(panel.ids)]
+    part = fit_part(
+        panel, model.config, seed, Common((), steps, bare, pooled, networks=able),
+        network=networks.network, before=networks, executor=executor, on_progress=on_progress,
+    ).model  # fmt: skip
+    done = set(part.ids)
+    rest = [name for name in model.ids if name not in done]
+    joined = join_models([model.only(rest), part] if rest else [part]).only(model.ids)
+    latest = show_time(model.fitted_until.max())  # that any series learned from
+    return dataclasses.replace(
+        joined,
+        networks=dataclasses.replace(joined.networks, start=networks.start),
+        widths=model.widths,
+        channels=model.channels,
+        frequency=model.frequency,
+        skipped=model.skipped,
+        provenance={
+            **model.provenance,
+            **{name: part.provenance[name] for name in ("computed", "products")},
+            "fitted_until": model.provenance.get("fitted_until", latest),
+            "updated": sorted(done),
+        },
+    )
 
 
 def learnable(model: Model, panel: Panel) -> Panel:
@@ -104,49 +129,6 @@ def learnable(model: Model, panel: Panel) -> Panel:
     return panel.only(kept, reasons)
 
 
-def _updated(
-    model: Model,
-    panel: Panel,
-    steps: int,
-    seed: int,
-    executor: swarm.Executor | None,
-    on_progress: Callable[[swarm.Progress], None] | None,
-) -> Model:
-    """Update the series of a panel; ``steps``: steps that histories are padded to."""
-    networks = model.networks
-    bare = dataclasses.replace(model.transform, natures=MappingProxyType({}))
-    pooled = None
-    if networks.start is not None:
-        pooled = Pooled(networks.start, np.zeros(0, int), np.zeros(0), 0.0)
-    # Independent networks have no common start, so a series that has grown cannot begin with one.
-    able = networks.networked.any() if pooled is not None else networks.trained
-    able = np.broadcast_to(able, len(model.ids))[networks.rows_of(panel.ids)]
-    common = Common((), steps, bare, pooled, networks=able)
-    part = fit_part(
-        panel, model.config, seed, common, network=networks.network, before=networks,
-        executor=executor, on_progress=on_progress,
-    )  # fmt: skip
-    done = set(part.model.ids)
-    rest = [name for name in model.ids if name not in done]
-    new = dataclasses.replace(
-        part.model, widths=model.widths, skipped={}, channels=model.channels,
-        frequency=model.frequency,
-    )  # fmt: skip
-    parts = [model.only(rest), new] if rest else [new]
-    joined = join_models(parts).only(model.ids)
-    return dataclasses.replace(
-        joined,
-        networks=dataclasses.replace(joined.networks, start=networks.start),
-        skipped=model.skipped,
-        provenance={
-            **model.provenance,
-            **{name: part.model.provenance[name] for name in ("computed", "products")},
-            "fitted_until": model.provenance.get("fitted_until", _latest(model)),
-            "updated": sorted(done),
-        },
-    )
-
-
 def rows_since(model: Model, panel: Panel) -> dict[str, int]:
     """Return how many rows each series of a model has after those it learned from.
 
@@ -161,29 +143,21 @@ def rows_since(model: Model, panel: Panel) -> dict[str, int]:
 
 def _wanted(model: Model, panel: Panel, ids: Sequence[str] | None) -> list[str]:
     """Return the series to update. Raises UsageError or DataError as :func:`update`."""
+    new = {name: rows for name, rows in rows_since(model, panel).items() if rows}
     if ids is not None:
-        check_names("ids", ids, expected := "a list of names, or None for all")
-        if not len(ids):
-            raise wrong_argument("ids", ids, expected)
-    given = () if ids is None else tuple(ids)
-    there = set(panel.ids)
-    unknown = [name for name in given if name not in there]
-    if unknown:
+        check_names("ids", ids, "a list of names, or None for all")
+    wanted, there = list(new if ids is None else ids), set(panel.ids)
+    if unknown := [name for name in wanted if name not in there]:
         why = {name: panel.skipped[name] for name in unknown if name in panel.skipped}
         raise UsageError(
             "ids: expected series of the model that the panel has too; got "
             + (name_reasons(why) if why else names_in_short(unknown))
         )
-    new = {name for name, rows in rows_since(model, panel).items() if rows}
-    old = [name for name in given if name not in new]
-    if old or not new:
+    old = [name for name in wanted if name not in new]
+    if old or not wanted:
         lacking = f"{names_in_short(old)} have no" if old else "no series of the model has"
         raise DataError(
             f"nothing is updated: {lacking} rows after those of the last training. Load newer rows"
         )
-    return [name for name in panel.ids if name in (new if ids is None else set(given))]
-
-
-def _latest(model: Model) -> str:
-    """Return the latest time that any series learned from."""
-    return show_time(model.fitted_until.max())
+    wanted = set(wanted)
+    return [name for name in panel.ids if name in wanted]

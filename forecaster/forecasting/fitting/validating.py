@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster.forecasting.bands.calibration import normal_scores_of, spread_at_origins
 from forecaster.forecasting.bands.distribution import DOF_AT_START, Distribution
-from forecaster.forecasting.bands.drift import Drift
 from forecaster.forecasting.comparing import (
     COMBINATION_COVERAGE,
     COMPONENTS,
@@ -24,10 +23,9 @@ from forecaster.forecasting.network_task import split_of, validation_of
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.distributions import (
     around_drift,
-    by_networks,
-    common_at,
+    at_origins,
     distribution_of,
-    targets_at,
+    distributions,
 )
 from forecaster.series import Panel, ScaleWeights, Transform, Transformed, sampled_names
 
@@ -48,15 +46,13 @@ def validated(
     transformed: Transformed,
     panel: Panel,
     held_back: Int[np.ndarray, " series"],
-) -> tuple[np.ndarray, dict[str, np.ndarray], Drift | None]:
-    """Forecast over the validation span; return normal scores of outcomes, errors, and drift.
+) -> tuple[Networks, Float[np.ndarray, "series origin horizon"]]:
+    """Return networks with errors over the validation span, and normal scores of its outcomes.
 
     ``held_back``: the latest rows of each series whose outcomes count
     """
     origins, inside, outcomes = _held_back(networks.config, transformed, held_back)
-    made = by_networks(networks, transformed, origins)
-    drift = networks.drift and networks.drift.completed(made, outcomes)
-    made = around_drift(made, drift, transformed, origins)
+    made, drift = distributions(networks, transformed, origins, outcomes)
     with np.errstate(over="ignore", invalid="ignore"):
         scores, median = made.scores(outcomes), made.quantiles(np.zeros(made.shape))
         seasons = transform.basic_seasons(panel.ids)
@@ -71,7 +67,8 @@ def validated(
             for name, values in _simpler(transform, part, transformed.only(rows), *held).items():
                 errors[name] = np.full(len(own), np.nan)
                 errors[name][rows] = values
-    return scores, errors, drift
+    report = networks.report.assign(**errors)
+    return dataclasses.replace(networks, drift=drift, report=report), scores
 
 
 def _simpler(
@@ -132,35 +129,29 @@ def with_scale_weights(
     transform: Transform,
     config: Config,
     network: OwnNetwork | None,
-    start: Params | None,
+    start: Params,
     transformed: Transformed,
     panel: Panel,
     own: Bool[np.ndarray, " series"],
 ) -> Transform:
     """Return the transform with the weights by which networks and the common model are combined.
 
-    - ``start``: the networks that all series start from, (member, ...); None: there are none, and
-      so no common model either
+    - ``start``: the networks that all series start from, (member, ...)
     - ``transformed``, ``panel``: the series
     - ``own``: which of them have networks; the weights are learned from a sample of these
     """
     common = transform.learned.common_volatility
     if common is None:
         return transform
-    if start is None:
-        return transform.with_learned(common_volatility=None)
     rows = np.flatnonzero(own)
     rows = rows[sampled_names([panel.ids[int(row)] for row in rows], _LEARNED)]
     transformed = transformed.only(rows)
     held_back = validation_of(config, panel.mask[rows].sum(1))
     origins, _, outcomes = _held_back(config, transformed, held_back)
     params = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], len(origins), 0), start)
-    forecast = distribution_of(
-        config, network, params, transformed.features, transformed.first, origins
-    )
-    of_common = common_at(transformed, origins)
-    assert of_common is not None
-    weights = scale_weights(forecast, of_common, outcomes)
+    forecast = distribution_of(config, network, params, transformed, origins)
+    assert transformed.common is not None
+    weights = scale_weights(forecast, at_origins(transformed.common, origins), outcomes)
     return transform.with_learned(common_volatility=common._replace(scale_weights=weights))
 
 
@@ -176,10 +167,8 @@ def scale_weights(
 
     ``outcomes``: standardised; NaN where unknown
     """
-    own = np.log(made.scale)
-    return tuple(
-        _weights(own[..., h], common[..., h], outcomes[..., h]) for h in range(outcomes.shape[-1])
-    )
+    parts = np.log(made.scale), common, outcomes
+    return tuple(_weights(*(part[..., h] for part in parts)) for h in range(outcomes.shape[-1]))
 
 
 def _weights(
@@ -216,7 +205,7 @@ def _held_back(
     inside = origins >= transformed.z.shape[1] - 1 - held_back[:, None]
     # The earliest origins of short histories lie before the first step; they do not count.
     origins = np.maximum(origins, 0)
-    outcomes = np.where(inside[:, :, None], targets_at(transformed, origins), np.nan)
+    outcomes = np.where(inside[:, :, None], at_origins(transformed.targets(), origins), np.nan)
     return origins, inside, outcomes
 
 
@@ -235,31 +224,31 @@ def _validation_errors(
     - the error of the season before, divided by that of the last value
     """
     last_step = transformed.z.shape[1] - 1
-    ahead = origins[:, :, None] + 1 + np.arange(location.shape[-1])
+    steps_ahead = np.arange(1, location.shape[-1] + 1)
+    ahead = origins[:, :, None] + steps_ahead
     inside = (ahead <= last_step) & validated[:, :, None]
     rows = np.arange(len(origins))[:, None, None]
     actual = transformed.invert(transformed.z[rows, np.minimum(ahead, last_step)])
-    forecast = transformed.invert(
-        transformed.base[rows[:, :, 0], origins]
-        + transformed.scale[rows[:, :, 0], origins] * location
-    )
-    naive = transformed.invert(np.take_along_axis(transformed.z, origins, axis=1))[:, :, None]
-
-    back = np.maximum(seasons, 1)[:, None]
-    steps_ahead = np.arange(1, location.shape[-1] + 1)
-    back = -(-steps_ahead // back) * back - steps_ahead  # from the origin, (series, horizon)
-    before = np.maximum(origins[:, :, None] - back[:, None], 0)
-    seasonal = transformed.invert(transformed.z[rows, before])
+    base, scale = (at_origins(part, origins) for part in (transformed.base, transformed.scale))
 
     def mae(guess: np.ndarray) -> np.ndarray:
         return np.where(inside, np.abs(actual - guess), 0).sum((1, 2)) / inside.sum((1, 2))
 
+    def before(seasons: np.ndarray) -> np.ndarray:
+        """Return the latest values known at the origins that are whole seasons before."""
+        steps = seasons[:, None]
+        back = -(-steps_ahead // steps) * steps - steps_ahead  # from the origin, (series, horizon)
+        return transformed.invert(
+            transformed.z[rows, np.maximum(origins[:, :, None] - back[:, None], 0)]
+        )
+
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = mae(forecast)
-        of_season = np.where(seasons > 0, mae(seasonal), np.nan)
+        error = mae(transformed.invert(base + scale * location))
+        naive = mae(before(np.ones_like(seasons)))
+        of_season = np.where(seasons > 0, mae(before(np.maximum(seasons, 1))), np.nan)
         return {
             "mae": error,
-            "mae_relative_to_naive": error / mae(naive),
+            "mae_relative_to_naive": error / naive,
             "mae_relative_to_seasonal_naive": error / of_season,
-            beside(SEASONAL_NAIVE): of_season / mae(naive),
+            beside(SEASONAL_NAIVE): of_season / naive,
         }

@@ -40,14 +40,19 @@ _FARTHEST = 1e6  # largest move of a price, in units of its scale
 _FAR = 5.0  # the most that a scale's logarithm changes by, unless a model is damaged
 
 
-def distributions(networks: Networks, transformed: Transformed, origins: Origins) -> Distribution:
-    """Return the distributions of all series' forecasts made at these steps, standardised."""
+def distributions(
+    networks: Networks, transformed: Transformed, origins: Origins, outcomes: ByHorizon
+) -> tuple[Distribution, Drift | None]:
+    """Return the distributions of all series' forecasts made at these steps, and their drift.
+
+    Both are standardised, as are the ``outcomes`` of these forecasts, NaN where unknown, from which
+    the mean location of networks is taken where the drift lacks it.
+    """
     made, drift = by_networks(networks, transformed, origins), networks.drift
-    if drift is not None:  # that of series new to the model is not known yet
-        latest = networks.config.longest_validation
-        outcomes = targets_at(transformed, origins)[:, -latest:]
-        drift = drift.completed(made.at(slice(-latest, None)), outcomes)
-    return around_drift(made, drift, transformed, origins)
+    if drift is not None:
+        latest = slice(-networks.config.longest_validation, None)
+        drift = drift.completed(made.at(latest), outcomes[:, latest])
+    return around_drift(made, drift, transformed, origins), drift
 
 
 def by_networks(networks: Networks, transformed: Transformed, origins: Origins) -> Distribution:
@@ -60,11 +65,10 @@ def by_networks(networks: Networks, transformed: Transformed, origins: Origins) 
     whole = len(rows) == len(origins)
     some = transformed if whole else transformed.only(rows)
     at = origins if whole else origins[rows]
-    made = distribution_of(
-        config, networks.network, networks.params_of(rows), some.features, some.first, at
-    )
+    made = distribution_of(config, networks.network, networks.params_of(rows), some, at)
     others.location[rows] = np.float32(transformed.networks) * made.location
-    others.scale[rows] = with_common(made.scale, common_at(some, at), transformed.scale_weights)
+    common = None if some.common is None else at_origins(some.common, at)
+    others.scale[rows] = with_common(made.scale, common, transformed.scale_weights)
     others.dof[rows] = made.dof
     return others
 
@@ -73,17 +77,16 @@ def distribution_of(
     config: Config,
     network: OwnNetwork | None,
     params: Params,
-    features: Float[np.ndarray, "series step feature"],
-    first: Int[np.ndarray, " series"],
+    transformed: Transformed,
     origins: Origins,
 ) -> Distribution:
-    """Return what networks say alone, from weights (series, member, ...) and features."""
+    """Return what networks say alone; ``params``: their weights (series, member, ...)."""
     # The steps that no forecast sees are left out, so that one program serves all lengths.
     begin = max(0, int(origins.min()) - config.lookback + 1)
-    features, first, origins = features[:, begin:], np.maximum(first - begin, 0), origins - begin
+    features, first = transformed.features[:, begin:], np.maximum(transformed.first - begin, 0)
     series, each = jax.tree.leaves(params)[0].shape[:2]
     rows = np.repeat(np.arange(series), each)
-    data = features, first.astype(np.int32), origins.astype(np.int32)
+    data = features, first.astype(np.int32), (origins - begin).astype(np.int32)
     parts = swarm.map_members(
         _forecast_function(config, features.shape[-1], network),
         merge_members(params),
@@ -144,7 +147,7 @@ def around_drift(
     - ``drift``: complete; None for other series
     """
     if drift is not None:
-        unit = _at(transformed.scale, origins)
+        unit = at_origins(transformed.scale, origins)
         ahead = np.arange(1, unit.shape[-1] + 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             moves = drift.per_row.T[:, :, None, None] * ahead / unit
@@ -159,15 +162,6 @@ def around_drift(
     return made
 
 
-def targets_at(transformed: Transformed, origins: Origins) -> ByHorizon:
-    """Return the targets of forecasts made at these steps, standardised; NaN where unknown."""
-    return _at(transformed.targets(), origins)
-
-
-def common_at(transformed: Transformed, origins: Origins) -> ByHorizon | None:
-    """Return the logarithm of the common model's scale at these steps; None without a model."""
-    return None if transformed.common is None else _at(transformed.common, origins)
-
-
-def _at(by_step: Float[np.ndarray, "series step horizon"], origins: Origins) -> ByHorizon:
+def at_origins(by_step: Float[np.ndarray, "series step horizon"], origins: Origins) -> ByHorizon:
+    """Return what is known at the steps that forecasts are made at."""
     return np.take_along_axis(by_step, origins[:, :, None], axis=1)

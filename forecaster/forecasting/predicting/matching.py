@@ -4,16 +4,14 @@ import dataclasses
 import warnings
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Int, Shaped
 
 from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped, listed, warn_of_skipped
-from forecaster.forecasting.bands.drift import drift_of, join_drifts
-from forecaster.forecasting.methods import FORECAST_BY, methods_of, rows_to_train
-from forecaster.forecasting.model import Model
+from forecaster.forecasting.bands.drift import drift_of
+from forecaster.forecasting.methods import methods_of, rows_to_train
+from forecaster.forecasting.model import Model, join_models
 from forecaster.series import (
     FEWEST_PEERS,
-    Histories,
     Panel,
     behind_market,
     spaced_otherwise,
@@ -38,34 +36,24 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
         ForecasterWarning,
         stacklevel=4,
     )
-    part = panel.only(new)
-    scores = np.full((len(new), *model.normal_scores.shape[1:]), np.nan, np.float32)
-    networks, nobody = model.networks, np.zeros(len(new), bool)
-    rows = part.mask.sum(1)
+    part, config, networks = panel.only(new), model.config, model.networks
+    rows, nobody = part.mask.sum(1), np.zeros(len(new), bool)
     # Classical models of a long series are scored on rows that they were not fitted on.
-    long = rows >= rows_to_train(model.config, model.transform)
-    held_back = np.where(long, rows // 2, 0)
-    transform = model.transform.with_series(part, model.config.season)
-    transform = transform.with_components(part, model.config.horizon, held_back)
-    common = networks.start is not None
-    methods = methods_of(part, model.config, transform, nobody, common=common)
-    ids = (*networks.ids, *new)
-    report = networks.report.reindex(pd.Index(ids, name="unique_id"))
-    report[FORECAST_BY] = np.array(
-        [str(method) for method in (*networks.methods, *methods)], object
-    )
-    drift = networks.drift
-    if drift is not None:
-        drift = join_drifts([drift, drift_of(part, model.config)])
-    networks = dataclasses.replace(networks, ids=ids, report=report, drift=drift)
-    return dataclasses.replace(
+    held_back = np.where(rows >= rows_to_train(config, model.transform), rows // 2, 0)
+    transform = model.transform.with_series(part, config.season)
+    transform = transform.with_components(part, config.horizon, held_back)
+    methods = methods_of(part, config, transform, nobody, common=networks.start is not None)
+    drift = networks.drift and drift_of(part, config)
+    newcomers = dataclasses.replace(
         model,
-        networks=networks,
+        networks=dataclasses.replace(networks.only([]).among(new, methods), drift=drift),
         transform=transform,
-        normal_scores=np.concatenate([model.normal_scores, scores]),
-        fitted_until=np.concatenate([model.fitted_until, _scored_from(model, part, held_back)]),
-        spacing=np.concatenate([model.spacing, np.array(part.of_times(spacing_of))]),
+        normal_scores=np.full((len(new), *model.normal_scores.shape[1:]), np.nan, np.float32),
+        fitted_until=_scored_from(model, part, held_back),
+        spacing=np.array(part.of_times(spacing_of)),
     )
+    joined = join_models([model, newcomers])
+    return dataclasses.replace(joined, transform=transform)
 
 
 def _scored_from(
@@ -77,14 +65,11 @@ def _scored_from(
     back. So the errors of the rows held back count, up to the memory of bands. Without classical
     models the errors of all rows count.
     """
-    positions = Histories.of(panel).positions
-    count = np.minimum(held_back, model.config.longest_validation)
-    if not model.transform.takes_any:
-        count = np.full(len(positions), model.config.longest_validation)
-    order = np.arange(positions.shape[1])
-    latest = (order >= positions.shape[1] - np.maximum(count, 1)[:, None]) & (positions >= 0)
-    first = np.where(latest, positions, len(panel.times)).min(1)
-    return panel.times[first].astype(model.fitted_until.dtype)
+    count = np.full(len(held_back), model.config.longest_validation)
+    if model.transform.takes_any:
+        count = np.clip(held_back, 1, count)
+    latest = [times[-n:] for (_, times), n in zip(panel.rows(), count.tolist(), strict=True)]
+    return np.array([times[0] for times in latest], model.fitted_until.dtype)
 
 
 def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:

@@ -16,9 +16,6 @@ def resolve_names(
     """
     if names is None:
         return list(ids), {}
-    wanted = set(names)
-    if wanted.issubset(ids):  # fast path: every name matches exactly
-        return list(dict.fromkeys(names)), {}
     known, left_out = spellings(ids), spellings(skipped)
     found: dict[str, None] = {}
     unknown: dict[str, Skipped] = {}

@@ -9,21 +9,28 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
-from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped, UsageError, name_reasons
+from forecaster.errors import (
+    ForecasterWarning,
+    Kind,
+    ModelError,
+    Skipped,
+    name_reasons,
+    wrong_argument,
+)
 from forecaster.forecasting.bands.calibration import (
     Calibrated,
     normal_scores_of,
     spread_at_origins,
 )
-from forecaster.forecasting.bands.columns import around_columns, bounds_of, quantile_column
+from forecaster.forecasting.bands.columns import around_columns, forecast_columns, quantile_column
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.methods import FORECAST_BY
 from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.distributions import (
     ByHorizon,
     Origins,
+    at_origins,
     distributions,
-    targets_at,
 )
 from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
 from forecaster.ingest import ColumnOptions, Table, as_panel
@@ -103,8 +110,7 @@ def forecast_frame(
         transformed = model.transform.apply(some, horizon, steps)
         parts.append(forecast_latest(model, some, transformed, 1, level, quantiles))
     forecast = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    finite = finite_rows(panel, forecast)
-    panel = panel.only([name for name, sound in zip(panel.ids, finite, strict=True) if sound])
+    panel, finite = finite_rows(panel, forecast)
     forecast = {name: values[finite] for name, values in forecast.items()}
     factor = price_factor(panel)[:, None]
     times = panel.of_times(lambda times: times_ahead(times, horizon, model.frequency))
@@ -115,9 +121,7 @@ def forecast_frame(
         frame[name] = (values if name == RISE else values * factor).ravel()
     if model.transform.takes_any:
         methods = model.networks.methods[model.networks.rows_of(panel.ids)]
-        frame[FORECAST_BY] = np.repeat(
-            np.array([str(method) for method in methods], object), horizon
-        )
+        frame[FORECAST_BY] = np.repeat(np.array([*map(str, methods)], object), horizon)
     return frame
 
 
@@ -175,8 +179,10 @@ def _check_known_ahead(model: Model, panel: Panel) -> None:
         warnings.warn(said, ForecasterWarning, stacklevel=4)
 
 
-def finite_rows(panel: Panel, forecast: dict[str, ByHorizon]) -> Bool[np.ndarray, " series"]:
-    """Return which series have finite forecasts; warn of the others.
+def finite_rows(
+    panel: Panel, forecast: dict[str, ByHorizon]
+) -> tuple[Panel, Bool[np.ndarray, " series"]]:
+    """Return the series with finite forecasts, and which they are; warn of the others.
 
     No network of a sound model makes one that is not finite. Raises ModelError where no series has
     a finite forecast.
@@ -184,7 +190,7 @@ def finite_rows(panel: Panel, forecast: dict[str, ByHorizon]) -> Bool[np.ndarray
     finite = np.all([np.isfinite(values).all((1, 2)) for values in forecast.values()], axis=0)
     wrong = [name for name, sound in zip(panel.ids, finite, strict=True) if not sound]
     if not wrong:
-        return finite
+        return panel, finite
     more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
     if not finite.any():
         raise ModelError(f"{wrong[0]}{more}: {Skipped(Kind.FORECAST_NOT_FINITE)}")
@@ -193,7 +199,7 @@ def finite_rows(panel: Panel, forecast: dict[str, ByHorizon]) -> Bool[np.ndarray
         ForecasterWarning,
         stacklevel=3,
     )
-    return finite
+    return panel.only([name for name in panel.ids if name not in wrong]), finite
 
 
 def times_ahead(series_times: np.ndarray, horizon: int, usual: Frequency) -> np.ndarray:
@@ -229,11 +235,9 @@ def forecast_latest(
     """
     latest = latest_of(model, panel, transformed, count)
     origins, distribution, calibrated = latest.origins, latest.distribution, latest.calibrated
-    base = np.take_along_axis(transformed.base, origins[:, :, None], axis=1)
-    unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
+    base, unit = (at_origins(part, origins) for part in (transformed.base, transformed.scale))
     name = model.config.column
-    names = [name, *(column for percent in level for column in bounds_of(name, percent))]
-    names += [quantile_column(name, q) for q in quantiles]
+    names = forecast_columns(name, level) + [quantile_column(name, q) for q in quantiles]
     # A quantile is a bound of a band, to the bit.
     beside = normal_scores_of([round(200 * abs(q - 0.5), 9) for q in quantiles])
     others = [own[int(q > 0.5)] for own, q in zip(beside, quantiles, strict=True)]
@@ -287,9 +291,9 @@ def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) 
     needed = int(since.max()) + horizon
     n_origins = min(steps, max(count, -(-needed // _AT_ONCE) * _AT_ONCE))
     origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
-    made = distributions(model.networks, transformed, origins)
-    recent = made.scores(targets_at(transformed, origins))
-    scores = _append(model.normal_scores, recent, since + horizon)
+    outcomes = at_origins(transformed.targets(), origins)
+    made, _ = distributions(model.networks, transformed, origins, outcomes)
+    scores = _append(model.normal_scores, made.scores(outcomes), since + horizon)
     networked = model.networks.networked
     prior = np.where(networked[:, None], model.widths.networks, model.widths.without)
     spread = spread_at_origins(scores, prior)
@@ -298,9 +302,9 @@ def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) 
     reach = np.full((2, *made.shape), np.nan)
     if tailed.any():
         # A score from calm times stands for a much larger error now, perhaps for one never seen.
-        unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
+        unit = at_origins(transformed.scale, origins)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            far = np.take_along_axis(transformed.largest_errors(), origins[:, :, None], 1) / unit
+            far = at_origins(transformed.largest_errors(), origins) / unit
             far[unit == 0] = np.nan  # what is sure has no score
             reach = np.stack([made.scores(-far), made.scores(far)])
     calibrated = Calibrated(spread[:, -count:], reach, model.widths.tails, tailed)
@@ -315,49 +319,37 @@ def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series
     - ``stored``: ends one origin before the fit's last row
     - ``recent``: scores of the latest origins; the last ``keep`` of them replace stored ones
     """
-    series, span, horizon = stored.shape
-    n_recent = recent.shape[1]
-    joined = np.full((series, span + n_recent, horizon), np.nan)
-    for row in range(series):
-        n_new = keep[row] - horizon  # origins after the fit's last row
-        end = joined.shape[1] - 1 - n_new
-        begin = max(0, end - span)
-        joined[row, begin:end] = stored[row, span - (end - begin) :]
-        kept = min(keep[row], n_recent)
-        joined[row, joined.shape[1] - kept :] = recent[row, n_recent - kept :]
-    return joined
+    (series, span, horizon), n_recent = stored.shape, recent.shape[1]
+    unknown = np.full((series, 1, horizon), np.nan)
+    both, at = np.concatenate([stored, recent, unknown], axis=1), np.arange(span + n_recent)
+    earlier = at - n_recent + 1 + keep[:, None] - horizon  # among those stored
+    earlier = np.where((earlier >= 0) & (earlier < span), earlier, len(at))
+    kept = at >= len(at) - np.minimum(keep, n_recent)[:, None]
+    return np.take_along_axis(both, np.where(kept, at, earlier)[:, :, None], axis=1)
 
 
 def check_levels(level: Sequence[float] | float) -> list[float]:
     """Return the levels of bands, sorted. Raises UsageError unless each is 1 or more, below 100."""
-    levels = _numbers("level", level, "percent, such as 80")
-    for percent in levels:
-        if not 1 <= percent < 100:
-            hint = f"; did you mean {100 * percent:g}?" if 0 < percent < 1 else ""
-            raise UsageError(
-                f"level: expected percent above 0 and below 100; got {percent:g}{hint}"
-            )
-    return levels
+    return _numbers("level", level, 1.0, 100.0, "percent of 1 or more, below 100, such as 80")
 
 
 def check_quantiles(quantiles: Sequence[float] | float) -> list[float]:
     """Return the probabilities, sorted. Raises UsageError unless each lies between 0 and 1."""
-    quantiles = _numbers("quantiles", quantiles, "probabilities, such as 0.95")
-    for q in quantiles:
-        if not 0 < q < 1:
-            hint = f"; did you mean {q / 100:g}?" if 1 < q < 100 else ""
-            raise UsageError(
-                f"quantiles: expected probabilities above 0 and below 1; got {q:g}{hint}"
-            )
-    return quantiles
+    least, expected = np.finfo(float).tiny, "probabilities above 0 and below 1, such as 0.95"
+    return _numbers("quantiles", quantiles, least, 1.0, expected)
 
 
-def _numbers(name: str, given: Sequence[float] | float, expected: str) -> list[float]:
+def _numbers(
+    name: str, given: Sequence[float] | float, least: float, below: float, expected: str
+) -> list[float]:
     """Return what was given as sorted numbers. Raises UsageError for anything else."""
     try:
-        return sorted({float(number) for number in np.atleast_1d(np.asarray(given, float))})
+        numbers = sorted({*np.atleast_1d(np.asarray(given, float)).tolist()})
     except (TypeError, ValueError):
-        raise UsageError(f"{name}: expected {expected}; got {given!r}") from None
+        numbers = [np.nan]
+    if not all(least <= number < below for number in numbers):
+        raise wrong_argument(name, given, expected)
+    return numbers
 
 
 def price_factor(panel: Panel) -> Float[np.ndarray, " series"]:

@@ -111,10 +111,8 @@ def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths
     standardised = _values(latest.distribution, latest.calibrated.scores(usual))
     base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
-    finite = finite_rows(panel, {model.config.column: paths})
-    panel = panel.only([name for name, sound in zip(panel.ids, finite, strict=True) if sound])
-    paths = paths[finite]
-    paths = paths * price_factor(panel)[:, None, None]
+    panel, finite = finite_rows(panel, {model.config.column: paths})
+    paths = paths[finite] * price_factor(panel)[:, None, None]
     times = np.stack(panel.of_times(lambda times: times_ahead(times, horizon, model.frequency)))
     return Paths(panel, times, paths)
 

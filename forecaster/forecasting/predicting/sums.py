@@ -1,7 +1,8 @@
 """Forecast sums of series, such as sectors, portfolios, stores or regions, from joint paths."""
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, Unpack, cast
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from forecaster.errors import (
     name_reasons,
     spelled,
     spellings,
+    wrong_argument,
 )
 from forecaster.forecasting.bands.columns import bounds_of, quantile_column
 from forecaster.forecasting.model import Model
@@ -96,7 +98,7 @@ def possible_sums(
             continue
         its = {str(found): weights[name] for name, found in names.items()}
         times = paths.times[[rows[name] for name in its]]
-        if not len(_shared(times)):
+        if not len(functools.reduce(np.intersect1d, times)):
             first, last = (show_time(pick(times[:, 0])) for pick in (np.min, np.max))
             detail = (
                 "its series end at different times, so no time has a forecast of all of them: the "
@@ -126,7 +128,7 @@ def sums_of(
     for group, weights in groups.items():
         its = [rows[series] for series in weights]
         amounts = np.array(list(weights.values()), float)
-        shared = _shared(paths.times[its])
+        shared = functools.reduce(np.intersect1d, paths.times[its])  # that all of them have
         steps = np.stack([np.flatnonzero(np.isin(times, shared)) for times in paths.times[its]])
         values = np.take_along_axis(paths.values[its], steps[:, None, :], axis=2)
         total = np.einsum("s,sph->ph", amounts, values)
@@ -160,14 +162,6 @@ def _bands(
     return dict(zip(shares, np.quantile(total, [*shares.values()], axis=0), strict=True))
 
 
-def _shared(times: np.ndarray) -> np.ndarray:
-    """Return the times that all series of a group have, in order; ``times``: (series, step)."""
-    shared = times[0]
-    for own in times[1:]:
-        shared = shared[np.isin(shared, own)]
-    return shared
-
-
 def _latest(panel: Panel) -> Float[np.ndarray, " series"]:
     """Return the latest value of each series, prices as quoted."""
     last = panel.mask.shape[1] - 1 - np.argmax(panel.mask[:, ::-1], axis=1)
@@ -188,39 +182,38 @@ def check_paths(n_paths: int, level: Sequence[float], quantiles: Sequence[float]
 
 def _weights_of(groups: GroupWeights | pd.DataFrame) -> dict[str, dict[str, float]]:
     """Return the weights by group. Raises UsageError for anything else."""
-    expected = (
-        "groups: expected the weights of series by group, such as {'tech': {'AAPL': 10, 'MSFT': "
-        "5}}, or a frame with the columns unique_id, group and perhaps weight"
-    )
-    if isinstance(groups, pd.DataFrame):
-        if not {"unique_id", "group"}.issubset(groups):
-            raise UsageError(f"{expected}; got the columns {listed(map(str, groups))}")
-        groups = groups.assign(group=groups["group"].map(str))  # also of a group without a name
-        twice = groups.duplicated(["unique_id", "group"])
+    given: Any = groups
+    if isinstance(groups, pd.DataFrame) and {"unique_id", "group"}.issubset(groups):
+        frame = groups if "weight" in groups else groups.assign(weight=1.0)
+        frame = frame.assign(group=frame["group"].map(str))  # also of a group without a name
+        twice = frame.duplicated(["unique_id", "group"])
         if twice.any():
-            name, group = groups.loc[twice, ["unique_id", "group"]].iloc[0]
+            name, group = frame.loc[twice, ["unique_id", "group"]].iloc[0]
             raise UsageError(f"groups: {name} is twice in {group}; add up its weights")
-        amounts = groups if "weight" in groups else groups.assign(weight=1.0)
-        by_group = amounts.groupby("group", sort=False)
-        given = {group: its.set_index("unique_id")["weight"].to_dict() for group, its in by_group}
-        return _weights_of(cast(GroupWeights, given))
-    weights: dict[str, dict[str, float]] = {}
-    for group, given in groups.items() if isinstance(groups, Mapping) else [("", None)]:
-        if not isinstance(given, Mapping) or not given:
-            raise UsageError(f"{expected}; got {groups!r:.80}")
-        weights[str(group)] = {str(name): _weight(group, name, w) for name, w in given.items()}
-    if not weights:
-        raise UsageError("groups: expected one or more; got none")
-    return weights
-
-
-def _weight(group: object, name: object, weight: object) -> float:
-    try:
-        value = float(weight)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
-        value = np.nan
-    if not np.isfinite(value) or value == 0:
-        raise UsageError(
-            f"groups: {group}: weight of {name}: expected a number other than 0; got {weight!r:.50}"
+        given = {
+            group: its.set_index("unique_id")["weight"].to_dict()
+            for group, its in frame.groupby("group", sort=False)
+        }
+    if not (
+        isinstance(given, Mapping)
+        and given
+        and all(isinstance(its, Mapping) and its for its in given.values())
+    ):
+        expected = (
+            "the weights of series by group, such as {'tech': {'AAPL': 10, 'MSFT': 5}}, or a frame "
+            "with the columns unique_id, group and perhaps weight"
         )
-    return value
+        raise wrong_argument("groups", groups, expected)
+    return {
+        str(group): {str(name): _weight(group, name, weight) for name, weight in its.items()}
+        for group, its in given.items()
+    }
+
+
+def _weight(group: object, name: object, weight: Any) -> float:
+    try:
+        if np.isfinite(float(weight)) and weight:
+            return float(weight)
+    except (TypeError, ValueError):
+        pass
+    raise wrong_argument(f"groups: {group}: weight of {name}", weight, "a number other than 0")
