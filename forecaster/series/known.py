@@ -253,8 +253,6 @@ def _errors_left(
     """
     left = [
         one._replace(error=one.error - one.columns @ _coefficients_of(before, common, sizes))
-        if common.groups
-        else one
         for before, one in zip(earlier, later, strict=True)
     ]
     return np.minimum(np.square(_by_step(left)), _FARTHEST**2)

@@ -1,7 +1,7 @@
 """Features and targets of histories, as a transform makes them, and the way back into values."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -70,13 +70,11 @@ class Transformed:
         """
         # A scale may be zero; such targets count as unknown, or are reported after the fit.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            horizon = self.base.shape[-1]
-            targets = (self._at_outcomes([self.z] * horizon) - self.base) / self.scale
+            targets = (self._at_outcomes(self.z[..., None]) - self.base) / self.scale
             level = np.fmax.accumulate(np.abs(self.z), axis=1)
             level = np.where(self.logarithmic[:, None], 1.0, level)[..., None]
             still = self.scale <= _NO_CHANGE * level + _LEAST_CHANGE
-            then = self._at_outcomes([self.scale[..., h] for h in range(self.scale.shape[-1])])
-            unlike = still | (then > _ANOTHER_SCALE * self.scale)
+            unlike = still | (self._at_outcomes(self.scale) > _ANOTHER_SCALE * self.scale)
             return np.where(unlike, np.nan, targets).astype(np.float32)
 
     def largest_errors(self) -> Ahead:
@@ -85,16 +83,16 @@ class Transformed:
         It is in the units that networks see, also before the series first moved; NaN where no
         outcome is known.
         """
-        horizon = self.base.shape[-1]
         with np.errstate(invalid="ignore", over="ignore"):
-            errors = np.abs(self._at_outcomes([self.z] * horizon) - self.base)
-        known = [shift(errors[..., h], h + 1) for h in range(horizon)]
+            errors = np.abs(self._at_outcomes(self.z[..., None]) - self.base)
+        known = [shift(errors[..., h], h + 1) for h in range(self.base.shape[-1])]
         return np.fmax.accumulate(np.stack(known, axis=-1), axis=1)
 
-    def _at_outcomes(self, by_horizon: Sequence[Rows]) -> Ahead:
-        """Return the values, one array for each step ahead, at the steps that are forecast."""
-        moved = [shift(values, -h) for h, values in enumerate(by_horizon, start=1)]
-        return np.stack(moved, axis=-1)
+    def _at_outcomes(self, values: np.ndarray) -> Ahead:
+        """Return values, by step ahead or the same for all, at the steps that are forecast."""
+        values = np.broadcast_to(values, self.base.shape)
+        steps = range(self.base.shape[-1])
+        return np.stack([shift(values[..., h], -h - 1) for h in steps], axis=-1)
 
     def invert(self, z: np.ndarray) -> np.ndarray:
         """Return values (series, ...) in the series' own units."""

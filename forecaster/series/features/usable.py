@@ -31,13 +31,9 @@ class UsableRows(NamedTuple):
 
     def reasons(self) -> dict[str, Skipped]:
         """Return the series that cannot be transformed, with the reason."""
-        panel, needed = self.panel, self.logarithmic
-        if self.takes_any and self.of_prices:
-            needed = np.full(len(panel.ids), True)
-        bad = _without_logarithm(panel, needed)
-        any_value = self.takes_any and not self.of_prices
-        kind = Kind.NO_LONGER_POSITIVE if any_value else Kind.NOT_POSITIVE
-        reasons = self._skipped(bad, kind)
+        panel, needed = self.panel, self.logarithmic | (self.takes_any and self.of_prices)
+        kind = Kind.NOT_POSITIVE if self.of_prices else Kind.NO_LONGER_POSITIVE
+        reasons = self._skipped(_without_logarithm(panel, needed), kind)
         for row in np.flatnonzero(panel.constant() & (not self.takes_any)):
             reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
         return reasons

@@ -39,9 +39,7 @@ class OwnEnds:
             )
         if panel.market is not None:
             raise UsageError("a market needs common dates; leave out ends = own, or the market")
-        count = len(panel.times)
-        last = count - 1 - panel.mask[:, ::-1].argmax(1)
-        shifts = count - 1 - last
+        count, shifts = len(panel.times), panel.mask[:, ::-1].argmax(1)
         values, mask = np.full_like(panel.values, np.nan), np.zeros_like(panel.mask)
         for row, by in enumerate(shifts):
             values[row, by:] = panel.values[row, : count - by]
