@@ -62,16 +62,6 @@ def test_random_walks_are_forecast_nearly_flat(rows, seasons, horizon, most):
     assert error < most * naive
 
 
-@pytest.mark.parametrize("rows", [24, 30, 36])
-def test_a_season_is_forecast_after_its_second_year(rows):
-    month = np.arange(rows + 6)
-    season = 0.3 * np.sin(2 * np.pi * month / 12) + 0.1 * np.cos(4 * np.pi * month / 12)
-    z = season + 0.05 * np.random.default_rng(0).normal(size=(20, rows + 6))
-    error = np.abs(last(list(z[:, :rows]), (12,), 6) - z[:, rows:]).mean()
-    before = np.abs(z[:, rows - 12 : rows - 6] - z[:, rows:]).mean()
-    assert error < 1.5 * before
-
-
 def test_a_young_series_takes_its_season_from_its_first_year_and_from_its_panel():
     """It has seen a year and two months, in which models of its own find no season."""
     month = np.arange(66)

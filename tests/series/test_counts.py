@@ -37,24 +37,6 @@ def test_slow_parts_do_not_take_the_mean_and_the_variance_of_packs():
     assert 8 < deviation[-1, 0] ** 2 / made[-1, 0] < 16  # of packs of twelve
 
 
-def test_a_daily_cycle_is_no_dispersion():
-    random = np.random.default_rng(0)
-    hours = np.arange(HOURS + 24)
-    cycle = np.where((hours % 24 >= 8) & (hours % 24 < 19), 1.0, 0.0)
-    levels = np.exp(random.uniform(0, 3, 12))
-    ahead = np.arange(HOURS)[:, None] + np.arange(1, 25)
-    rows = [random.poisson(level * cycle[:HOURS]) * 1.0 for level in levels]
-    combinations = [level * cycle[ahead] for level in levels]
-    prior = learn_counts(rows, combinations)
-    assert prior.share == 1 and prior.dispersion < 1.5
-    for z, combination, level in zip(rows, combinations, levels, strict=True):
-        made, deviation = count_forecasts(z, combination, prior)
-        day = cycle[ahead[-1]] > 0
-        np.testing.assert_allclose(made[-1, day], level, rtol=0.06)
-        ratio = deviation[-1, day] ** 2 / made[-1, day]
-        assert ratio.min() > 0.6 and ratio.max() < 1.8  # at any hour as of Poisson counts
-
-
 @pytest.mark.parametrize(("changes", "all_rows"), [(False, 1.0), (True, 0.0)])
 def test_old_rows_are_evidence_only_where_rates_last(changes, all_rows):
     random = np.random.default_rng(1)

@@ -1,18 +1,10 @@
-"""What series share is learned from a sample; without it no series influences another."""
+"""Components and blends of series that share nothing, or what was learned from all."""
 
 import numpy as np
-import pytest
 
 from forecaster.series import held_back_rows
 from forecaster.series.combination.components import Kind, components_ahead
-from forecaster.series.combination.learning import (
-    NOTHING,
-    combine,
-    fitted,
-    kinds_of,
-    learn,
-    with_judged_blends,
-)
+from forecaster.series.combination.learning import NOTHING, fitted, kinds_of, with_judged_blends
 from forecaster.series.combination.nature import Nature
 
 HORIZON = 4
@@ -34,19 +26,6 @@ def all_of(rows, known, learned, horizon=HORIZON):
     kinds = kinds_of(rows, known, None, list(map(len, first)))
     some = fitted(first, known, kinds, learned.early or learned.pools, horizon)
     return with_judged_blends(rows, some, horizon, learned)
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_series_change_each_other_only_through_what_they_share(shared):
-    """To the bit; also where what they share is learned, once it is known."""
-    learned = learn(ROWS, NATURES, HORIZON, None) if shared else NOTHING
-    every = all_of(ROWS, NATURES, learned)
-    made = list(combine(ROWS, every, HORIZON))
-    for number, (row, known) in enumerate(zip(ROWS, NATURES, strict=True)):
-        (own,) = all_of([row], [known], learned)
-        np.testing.assert_equal(own.components, every[number].components)
-        assert own.blend == every[number].blend
-        np.testing.assert_array_equal(next(combine([row], [own], HORIZON)), made[number])
 
 
 def test_a_sparse_series_may_be_forecast_as_zero():
