@@ -141,6 +141,7 @@ def predict(
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
       forecaster predict --sum portfolios.csv --level 90
       forecaster predict --all --end 2024-06-28
+      forecaster predict --all --no-newcomers
       forecaster predict --all --max-late 0 --output forecasts.csv
     """
     _check(ctx.params)
