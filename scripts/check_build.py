@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NATIVE = "forecaster/swarm/native"
 FOR_TESTS = (
     "tests/conftest.py", "docs/index.md", "zensical.toml", "scripts/docs_roles.py",
-    ".github/workflows/tests.yml", "notebooks/01_quickstart.ipynb", "CONTRIBUTING.md",
+    ".github/workflows/tests.yml", "notebooks/01_better_than_garch.ipynb", "CONTRIBUTING.md",
 )  # fmt: skip
 
 
