@@ -15,19 +15,10 @@ from forecaster.pipeline import measuring
 from forecaster.pipeline import train_run as training
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
+from tests.test_sharded import NAMES, SETTINGS
 
 pytestmark = pytest.mark.usefixtures("quick_collections")
 
-NAMES = ["AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "GGG"]
-SETTINGS = """
-hidden = 2
-lookback = 20
-burn_in = 5
-horizon = 2
-validation = 60
-epochs = 3
-members = 2
-"""
 OPTIONS = ("--windows", 24, "--step", 2, "--baselines", "naive,drift")
 TABLES = ("forecasts", "scores", "tests", "daily")
 
