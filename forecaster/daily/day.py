@@ -18,12 +18,7 @@ from forecaster.daily.day_summary import Summary
 from forecaster.daily.kept import Kept, only_one
 from forecaster.daily.watch import Watch
 from forecaster.errors import ForecasterError, ForecasterWarning, WriteError
-from forecaster.files import (
-    Home,
-    Output,
-    make_folder,
-    run_name,
-)
+from forecaster.files import Home, Output, make_folder, run_name
 from forecaster.ingest import (
     Columns,
     Groups,

@@ -8,14 +8,7 @@ import pytest
 from scipy import stats
 
 from forecaster.errors import UsageError
-from forecaster.evaluation import (
-    ALL,
-    differences,
-    excess,
-    in_volatility,
-    relative,
-    volatility,
-)
+from forecaster.evaluation import ALL, differences, excess, in_volatility, relative, volatility
 from tests.evaluation.handmade import SERIES, evaluation, outcomes, scores_of
 from tests.messages import refuses
 

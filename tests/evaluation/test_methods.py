@@ -8,13 +8,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.evaluation import (
-    BacktestOptions,
-    Evaluation,
-    caveats,
-    evaluate_to_folder,
-    verdict,
-)
+from forecaster.evaluation import BacktestOptions, Evaluation, caveats, evaluate_to_folder, verdict
 from forecaster.forecasting import FORECAST_BY, Method
 from forecaster.report import build_report
 from tests.conftest import run

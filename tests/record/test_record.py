@@ -13,17 +13,8 @@ from forecaster.errors import UsageError
 from forecaster.evaluation.scores.metrics import crps
 from forecaster.files import Home, run_name
 from forecaster.ingest import Store, panel_from_store
-from forecaster.record import (
-    Made,
-    earlier,
-    keep,
-    keeping,
-    read_record,
-    score_record,
-)
-from forecaster.record import (
-    folder as files,
-)
+from forecaster.record import Made, earlier, keep, keeping, read_record, score_record
+from forecaster.record import folder as files
 from forecaster.record.timing import AFTER, made_after
 from forecaster.series.calendar.exchanges import regular_sessions
 from tests.conftest import run

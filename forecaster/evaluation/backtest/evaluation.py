@@ -15,14 +15,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from forecaster.errors import (
-    DataError,
-    UsageError,
-    check_whole,
-    listed,
-    printable,
-    wrong_argument,
-)
+from forecaster.errors import DataError, UsageError, check_whole, listed, printable, wrong_argument
 from forecaster.evaluation.backtest.summary import Summary
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.scores import DRIFTLESS

@@ -3,11 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from forecaster.evaluation.scores.significance import (
-    ROUNDING,
-    degrees_of_freedom,
-    slowest_cosines,
-)
+from forecaster.evaluation.scores.significance import ROUNDING, degrees_of_freedom, slowest_cosines
 
 _DRAWS = 5000
 _SEED = 0  # so that the same evaluation has the same p-values
