@@ -11,7 +11,7 @@ from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.parquet_tables import without_decimals
-from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns, canonical
+from forecaster.ingest.tables.roles import ColumnOptions, Columns, canonical
 from forecaster.ingest.tables.two_levels import as_one_level
 from forecaster.series import Panel
 
@@ -70,13 +70,7 @@ def panel_of_frame(
         raise DataError(f"{_WHERE}: no rows in it")
     location = TableLocation(_WHERE, counts_rows=True)
     table = tidy(frame, location, columns=columns)
-    channels = tuple(str(c) for c in table if c not in ("unique_id", "ds", *ACTIONS))
-    panel = Panel.from_arrays(
-        {
-            name: Arrays(part["ds"].to_numpy(), part[list(channels)].to_numpy(float), channels)
-            for name, part in each_series(table)
-        }
-    )
+    panel = Panel.from_arrays({name: Arrays.of(part) for name, part in each_series(table)})
     if tickers is None:
         return panel
     reason = Skipped(Kind.NOT_LOADED, detail=f"not in {_WHERE}")

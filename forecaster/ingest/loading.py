@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-import numpy as np
-import pandas as pd
-
 from forecaster.errors import DataError, Kind, Skipped, UsageError, check_whole, name_reasons
 from forecaster.ingest.frames import Table, panel_of_frame
 from forecaster.ingest.review.quality import WRONG, as_texts, check_flags, find_flags, flags_of
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.series_file import Arrays
-from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
+from forecaster.ingest.tables.roles import ColumnOptions, Columns
 from forecaster.series import Date, Panel
 
 
@@ -66,16 +63,10 @@ def load_panel(
                 Kind.NOT_LOADED, detail=item.reason or "no reason given"
             )
         else:
-            series[item.unique_id] = _arrays_of_frame(item.frame)
+            series[item.unique_id] = Arrays.of(item.frame)
     if not series:
         raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
     panel = Panel.from_arrays(series, skipped).between(None, end)
     if mask and panel.times.dtype.kind == "M":
         panel = panel.with_flags(flags_of(find_flags(panel), mask))
     return panel.between(start, None)
-
-
-def _arrays_of_frame(frame: pd.DataFrame) -> Arrays:
-    channels = tuple(str(name) for name in frame if name not in ("unique_id", "ds", *ACTIONS))
-    values = [frame[name].to_numpy(float) for name in channels]  # ten times as fast as all at once
-    return Arrays(frame["ds"].to_numpy(), np.stack(values, axis=1), channels)

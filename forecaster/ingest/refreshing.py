@@ -115,7 +115,8 @@ class _Written(NamedTuple):
 class _Update:
     """An update of a locked store; the other arguments are those of :func:`ingested`.
 
-    ``names``: the former names of series, with dates, where the source has rows under them
+    - ``names``: the former names of series, with dates, where the source has rows under them
+    - ``given``: the rows of other series by the former name that each was given
     """
 
     store: Store
@@ -123,6 +124,7 @@ class _Update:
     start: Date | None
     on_series: OnSeries | None
     names: Mapping[str, Mapping[str, Time | None]] | None = None
+    given: Mapping[str, pd.DataFrame] = dataclasses.field(default_factory=dict[str, pd.DataFrame])
 
     def run(self, tickers: Sequence[str] | None, *, refresh: bool) -> Ingested:
         """Update the store; return the result."""
@@ -131,7 +133,7 @@ class _Update:
         held = [] if origin is None else list(dict.fromkeys([*origin.tickers, *origin.failed]))
         if refresh or (origin and origin.fingerprint != self._fingerprint):
             origin = None  # the source must be read again
-        renames, given = self._rename(tickers, origin)
+        renames = self._rename(tickers, origin)
         asked = tickers
         if asked is None:
             asked = origin.tickers if origin else self.source.tickers()
@@ -145,7 +147,7 @@ class _Update:
         store.sweep()
         failed, changed = self._known_failures(origin, wanted), 0
         if failed is None:
-            for name, rows in given.items():
+            for name, rows in self.given.items():
                 if name in wanted and name not in store:
                     since = show_time(rows["ds"].iloc[0])
                     warn(
@@ -174,36 +176,28 @@ class _Update:
         """That of the source, which stays the same while it is read."""
         return self.source.fingerprint()
 
-    def _rename(
-        self, tickers: Sequence[str] | None, origin: Origin | None
-    ) -> tuple[dict[str, str], Mapping[str, pd.DataFrame]]:
-        """Return the new names of renamed series by the old ones that no other series has.
-
-        The second result is the rows of other series by the old name that each was given.
-        """
+    def _rename(self, tickers: Sequence[str] | None, origin: Origin | None) -> dict[str, str]:
+        """Return the new names of renamed series by the old ones that no other series has."""
         renames, store = self.store.index.renames, self.store
-        given: Mapping[str, pd.DataFrame] = {}
         if not renames:
-            return renames, given
+            return renames
         asked: Sequence[str] = tickers or ()
         if isinstance(self.source, Whole) and self.source.lost:  # others have all by the new name
             from forecaster.ingest.sources.renamed import Renamed
 
             names = {n: its.dates for n, its in store.index.corrections.items() if its.names}
             self.source = renamed = Renamed(self.source, names, store)
-            self.names, given, asked = renamed.names, renamed.given if origin is None else {}, ()
-        renames = {o: n for o, n in renames.items() if o not in given and o not in store}
+            self.names, asked = renamed.names, ()
+            if origin is None:
+                self.given = renamed.given
+        renames = {o: n for o, n in renames.items() if o not in self.given and o not in store}
         for old in asked:
             if new := renames.get(old):
                 warn(
                     f"{old}: was renamed, and {new} is fetched in its place. Ask for {new} "
                     f"instead; another series that is called {old} now needs another --home"
                 )
-        return renames, given
-
-    def _is_current(self, name: str) -> bool:
-        """Return whether a stored series was read from the source in its present state."""
-        return name in self.store and self.store.index.series[name].fingerprint == self._fingerprint
+        return renames
 
     def _known_failures(
         self, origin: Origin | None, wanted: Sequence[str]
@@ -217,7 +211,8 @@ class _Update:
         """
         if origin is None or any(map(is_of_future, origin.failed.values())):
             return None
-        if not all(self._is_current(name) or name in origin.failed for name in wanted):
+        read = {n for n, e in self.store.index.series.items() if e.fingerprint == self._fingerprint}
+        if not all(name in read or name in origin.failed for name in wanted):
             return None
         asked = set(wanted)  # may be many, and so may the failures
         return {name: why for name, why in origin.failed.items() if name in asked}
@@ -269,7 +264,6 @@ class _Update:
                 if self.on_series:
                     self.on_series(len(arrived), len(wanted))
         except SourceError as error:
-            store.commit()
             if any(name not in store for name in wanted):
                 raise
             failed |= {name: str(error) for name in wanted if name not in arrived}

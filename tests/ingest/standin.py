@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import http.server
 import json
-import random
 import threading
 import time
 from collections import Counter
@@ -74,8 +73,6 @@ class StandIn:
         self.live: set[str] = set()  # symbols that get a row of the session under way
         self.requests: list[tuple[str, str]] = []  # kind, symbol
         self.asked: dict[str, list[dict]] = {}
-        self.bad = 0
-        self.random = random.Random(0)
         self._lock = threading.Lock()
         self._released = threading.Event()
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -105,7 +102,6 @@ class StandIn:
     def forget(self) -> None:
         self.requests.clear()
         self.asked.clear()
-        self.bad = 0
 
     def _chart(self, symbol: str, query: dict[str, list[str]]) -> dict:
         company = self.companies[symbol]
@@ -157,15 +153,13 @@ class StandIn:
             self.asked.setdefault(symbol, []).append(query)
             count = len(self.asked[symbol])
             trouble = self.trouble(self, symbol, count)
-            if trouble is not None:
-                self.bad += 1
         gone = {"chart": {"result": None, "error": {"code": "Not Found", "description":
                           "No data found, symbol may be delisted"}}}  # fmt: skip
         if isinstance(trouble, tuple):
             return trouble[0], {"Retry-After": str(trouble[1])}, b"Too Many Requests", 17
         if trouble == "hang":
             self._released.wait(600)
-        if trouble == "404" or (trouble is None and symbol not in self.companies):
+        if trouble is None and symbol not in self.companies:
             body = json.dumps(gone).encode()
             return 404, {}, body, len(body)
         if trouble in ("429", "500", "502"):

@@ -18,7 +18,6 @@ from tests.limits import within_limits
 from tests.slow import SHARE
 
 BLANK = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "nat", "<na>"}
-SERIAL_START = datetime.date(1899, 12, 30)
 # How a day may be written, and the day that the notation keeps of it.
 NOTATIONS: dict[str, Any] = {
     "%Y-%m-%d": lambda day: day,

@@ -60,7 +60,8 @@ def read_index(folder: Path) -> Index:
                 shutil.copyfile(path.with_name(_JOURNAL), copy.with_name(_JOURNAL))
             with contextlib.closing(sqlite3.connect(copy)) as connection:
                 connection.execute("PRAGMA trusted_schema = OFF")
-                connection.row_factory, connection.text_factory = sqlite3.Row, _text
+                connection.row_factory = sqlite3.Row
+                connection.text_factory = lambda raw: raw.decode("utf-8", "surrogatepass")
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 check_version(path, version, 3, 4)
                 index = _of_tables(connection)
@@ -70,10 +71,6 @@ def read_index(folder: Path) -> Index:
         raise damaged(path, error) from error
     add_corrections(index, folder)
     return index
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogatepass")
 
 
 def _of_tables(connection: sqlite3.Connection) -> Index:

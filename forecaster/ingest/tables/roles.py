@@ -27,8 +27,7 @@ _FALLBACK_SPELLINGS = {
     "name": "unique_id", "timestamp": "ds", "time": "ds", "year": "ds", "price": "close",
     "unnamed:_0": "ds", "__index_level_0__": "ds",
 }  # fmt: skip
-ACTIONS = ("dividends", "splits")  # adj_close accounts for them
-PRICES = ("open", "high", "low", "volume", *ACTIONS)
+PRICES = ("open", "high", "low", "volume", "dividends", "splits")
 UNUSED = ("per", "openint", "change_%", "capital_gains", "unnamed:_0", "__index_level_0__")
 UNITS = {
     "currency": "currency", "ccy": "currency", "currency_code": "currency",
