@@ -8,7 +8,7 @@ import pandas as pd
 from forecaster.errors import UsageError
 from forecaster.files import Home
 from forecaster.ingest.review.review import review
-from forecaster.ingest.sources.renamed import SAME, first_time, joined_rows, log_ratios
+from forecaster.ingest.sources.renamed import SAME, first_time, joined_in_time, log_ratios
 from forecaster.ingest.store.corrections import Corrections, Time
 from forecaster.ingest.store.export import find_store
 from forecaster.ingest.store.retiring import stored_names
@@ -64,16 +64,15 @@ def rename_ticker(
 
 def _rename(store: Store, name: str, new: str) -> None:
     """Rename a stored series in one transaction. The store must be locked."""
-    frame, its, entry = (
-        store.read_delivered(name),
-        store.corrections_of(name),
-        store.index.series[name],
-    )
+    frame, entry = store.read_delivered(name), store.index.series[name]
+    its = entry.corrections
     since: Time | None = None
     if new in store:
-        now, entry = store.corrections_of(new), store.index.series[new]
-        later, since = store.read_delivered(new), first_time(store.read_delivered(new))
-        both = joined_rows(frame, later)
+        entry = store.index.series[new]
+        now = entry.corrections
+        later = store.read_delivered(new)
+        since = first_time(later)
+        both = joined_in_time([later, frame[frame["ds"] < since]], new)
         came = (both["ds"] >= since).to_numpy()
         before, after = store.read_one(name), store.read_one(new)
         known = pd.concat([before, after[~after["ds"].isin(before["ds"])]]).sort_values("ds")

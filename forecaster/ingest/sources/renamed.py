@@ -70,9 +70,9 @@ class Renamed(Whole):
             self._left_out[new] = {old: parts[old] for old in reused}
             its = [parts[old] for old in parts if old not in reused]
             if new in raw:
-                frames[new] = _joined_in_time([raw[new], *its], new)
+                frames[new] = joined_in_time([raw[new], *its], new)
             elif its and new not in (*frames, *failed) and set(olds.values()) == {None}:
-                frames[new] = _joined_in_time(its, new)
+                frames[new] = joined_in_time(its, new)
         return frames, failed
 
     def _is_sound(self, name: str, rows: pd.DataFrame) -> bool:
@@ -95,11 +95,11 @@ class Renamed(Whole):
         item = super().compared(item, lambda _: stored)
         if item.frame is None:
             return item
-        whole = _joined_in_time([item.frame, early], name)
+        whole = joined_in_time([item.frame, early], name)
         return item._replace(frame=whole, kept=whole["ds"][~whole["ds"].isin(came["ds"])])
 
 
-def _joined_in_time(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
+def joined_in_time(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
     """Return the rows of several frames as those of one series; of a time the first row."""
     whole = pd.concat(frames).drop_duplicates("ds").sort_values("ds", ignore_index=True)
     whole.attrs = dict(frames[0].attrs)
@@ -110,13 +110,6 @@ def first_time(frame: pd.DataFrame) -> Time:
     """Return the time of the first row."""
     first = frame["ds"].iloc[0]
     return first if isinstance(first, pd.Timestamp) else int(first)
-
-
-def joined_rows(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of one series before the first row of another, and those of the other."""
-    before = earlier[earlier["ds"] < later["ds"].iloc[0]]
-    name = later["unique_id"].iloc[0]
-    return pd.concat([before.assign(unique_id=name), later], ignore_index=True)
 
 
 def log_ratios(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:
