@@ -255,6 +255,8 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
     Raises ModelError when two indices would have one name.
     """
     common = model.transform.learned.common_volatility
+    if not names.keys() & {*model.ids, *model.peers, *model.config.indices}:
+        return model
     market = tuple(names.get(name, name) for name in model.config.indices)
     if len(set(market)) < len(market):
         raise ModelError(
