@@ -4,7 +4,6 @@ from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-from numpy.lib.stride_tricks import as_strided
 
 from forecaster.classical import linear_filter
 
@@ -63,13 +62,11 @@ def lagged(z: Steps, season: int, horizon: int, more: int = 0) -> Ahead:
 
 
 def by_target_step(forecasts: Ahead) -> Ahead:
-    """Return forecasts by target step instead of by origin; NaN where there is none."""
-    *_, steps, horizon = forecasts.shape
-    padded = np.full((*forecasts.shape[:-2], steps + horizon, horizon), np.nan)
-    padded[..., horizon:, :] = forecasts
-    *others, row, column = padded.strides
-    # Row t, column h: the forecast for t made h + 1 steps before.
-    return as_strided(padded[..., horizon - 1 :, :], forecasts.shape, (*others, row, column - row))
+    """Return forecasts by the step that they are for, rather than made at; NaN for none."""
+    out = np.full_like(forecasts, np.nan)
+    for column in range(int(forecasts.shape[-1])):
+        out[..., column + 1 :, column] = forecasts[..., : -column - 1, column]
+    return out
 
 
 def squash(values: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.series.causal import Ahead, Rows, shift
+from forecaster.series.causal import Ahead, Rows, by_target_step, shift
 from forecaster.series.prices.common_volatility import CommonVolatility, ScaleWeights
 
 # A scale up to this share of a series' level, or up to this number, is that of no change at all.
@@ -85,8 +85,7 @@ class Transformed:
         """
         with np.errstate(invalid="ignore", over="ignore"):
             errors = np.abs(self._at_outcomes(self.z[..., None]) - self.base)
-        known = [shift(errors[..., h], h + 1) for h in range(self.base.shape[-1])]
-        return np.fmax.accumulate(np.stack(known, axis=-1), axis=1)
+        return np.fmax.accumulate(by_target_step(errors), axis=1)
 
     def _at_outcomes(self, values: np.ndarray) -> Ahead:
         """Return values, by step ahead or the same for all, at the steps that are forecast."""
