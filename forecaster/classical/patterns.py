@@ -1,9 +1,9 @@
 """Patterns of several seasons and a smoothed level; nothing is learned but from the values before.
 
-The trend is the mean of the longest season around each value. For each season, shortest first, the
-mean of what is left at each phase, in which a cycle counts half of one six cycles later, is shrunk
-by how much phases differ beyond chance (empirical Bayes). What remains is forecast by simple
-exponential smoothing. Patterns are found anew with each short season.
+The trend is the mean of the longest season around each value. For each season, shortest first, what
+is left is averaged at each phase, with weights that halve every six cycles into the past, and
+shrunk by how much phases differ beyond chance (empirical Bayes). Simple exponential smoothing
+forecasts what remains. Patterns are found anew with each short season.
 """
 
 from collections.abc import Sequence

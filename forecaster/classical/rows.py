@@ -39,6 +39,6 @@ def batches(rows: Sequence[Float[np.ndarray, " time"]], most: int = 4096) -> Ite
 
 
 def padded_size(length: int) -> int:
-    """Return the next multiple of an eighth of the power of two above a length, at least of 8."""
+    """Round a length up to a multiple of an eighth of the next power of two, and of 8 at least."""
     step = max(8, 2 ** max(0, int(length - 1).bit_length() - 3))
     return -(-max(length, 1) // step) * step

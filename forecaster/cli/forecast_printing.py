@@ -20,7 +20,7 @@ _BASKET, _SUM = "equal weights", "sum"
 def print_forecasts(
     result: "Prediction", levels: Sequence[float], quantiles: Sequence[float]
 ) -> None:
-    """Print a table for each series, with a row per date, or of many a row each of the last date.
+    """Print a table of dates for each series, or for many series one table of their last dates.
 
     ``levels``, ``quantiles``: the bands, in percent, and the quantiles to show
     """

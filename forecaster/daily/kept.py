@@ -62,9 +62,9 @@ class Kept(NamedTuple):
 class LastDay(NamedTuple):
     """The state of a daily run for `status`: what is being done or was done last.
 
-    - ``state``: that of its summary, or ``running`` or ``interrupted``
-    - ``text``: when, and what of
-    - ``run``: the run that forecast, by its name; "" where it is not known
+    - ``state``: the state of the summary, or ``running`` or ``interrupted``
+    - ``text``: the time of the run, and a sentence on what it did
+    - ``run``: the name of the model's run that forecast; "" where it is not known
     """
 
     name: str

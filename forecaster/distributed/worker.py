@@ -61,8 +61,9 @@ class NodeWorker:
     def work(self, of: list[Any], part: Any) -> Any:
         """Return the result of a part.
 
-        ``of``: Ray's reference to the function of the parts, its first argument, and the pickled
-        task of that argument, or None. Tasks are kept, so that JAX traces each only once.
+        ``of``: Ray's reference to three things: the function of the parts, the first argument of
+        the function, and the pickled task of that argument, or None. Tasks are kept, so that JAX
+        traces each only once.
         """
         import pickle
 

@@ -1,7 +1,7 @@
-"""Read Parquet files of which none takes much more memory than its size suggests.
+"""Read Parquet files, and refuse those that take much more memory than their size suggests.
 
 A file of a few kilobytes can hold any number of equal rows, or one text of any length. How much it
-holds is taken from its own list of contents, the footer; SECURITY.md says what a forged one can do.
+holds is read from the footer, its list of contents; SECURITY.md says what a forged one can do.
 """
 
 import contextlib

@@ -34,7 +34,7 @@ class Reading:
         return Reading(decimal, columns.date_format, columns.id_col, columns.time_col)
 
     def columns(self) -> "Columns":
-        """Return the options as those of a table.
+        """Return the same options in the form that tables take.
 
         Raises UsageError for an invalid decimal sign or date format.
         """

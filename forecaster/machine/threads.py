@@ -19,8 +19,8 @@ def by_parts(
 ) -> list[_T]:
     """Return what a function makes of each part of some rows, in order.
 
-    - ``function``: takes a part's slice; runs in several threads at the same time, so of what they
-      share it may change only the rows of its part, not the filters of warnings, for instance
+    - ``function``: takes a part's slice, and runs in several threads at the same time: it may
+      change the rows of its part, but nothing else that threads share, such as filters of warnings
     - ``at_once``: number of rows in a part
     - ``threads``: number of threads; by default one for each core, at most 8
     """

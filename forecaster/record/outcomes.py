@@ -132,9 +132,9 @@ def _at(
 def _scale(now: np.ndarray, then: np.ndarray, *, adjusted: bool) -> np.ndarray:
     """Return the factor from stored prices to the units of the forecast; NaN if unknown.
 
-    It is the ratio of the recorded to the stored value at the origin, or the median of the ratios,
-    whichever is nearer to that of later rows. If it is the first, rows before the origin were still
-    to be adjusted; if it is the second, the value at the origin was wrong.
+    Of two ratios of recorded to stored values, at the origin and in the median over these rows, it
+    is the one nearer to the ratio of later rows. If that is the ratio at the origin, rows before
+    were still to be adjusted; otherwise the value at the origin was wrong.
 
     ``now``, ``then``: stored and recorded values at the origin and earlier rows, (place, row)
     """

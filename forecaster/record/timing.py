@@ -66,7 +66,8 @@ def _usual_origins(part: pd.DataFrame) -> pd.Series:
 def _of_their_session(part: pd.DataFrame, usual: pd.Series) -> pd.Series:
     """Return for each row whether its series mostly has the hour of the others.
 
-    If it then differs, its session's hour has moved; that of other series is another session.
+    A later difference then means that the hour of the session has moved. Series that never had the
+    hour of the others belong to another session.
     """
     same = (part["origin"] - usual).dt.seconds == 0  # beyond whole days
     return same.groupby(part["unique_id"], observed=True).transform("mean") > 0.5

@@ -158,7 +158,7 @@ def check_callable(function: object, what: str) -> None:
 def takes(function: Callable[..., Any], name: str) -> bool:
     """Return whether a function takes an argument of this name.
 
-    A function with ``*args`` or ``**kwargs`` takes those of the function that it wraps.
+    A wrapper with ``*args`` or ``**kwargs`` takes the arguments of the function that it wraps.
     """
     own = _own_signature(function)
     if own is None:
@@ -174,8 +174,8 @@ _ARGS, _KWARGS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 def _own_signature(function: Any) -> inspect.Signature | None:
     """Return the arguments that a function itself takes; None for a builtin that does not say.
 
-    ``functools.wraps`` shows those of another function. A function that is compiled, as by
-    ``jax.jit``, takes those of the Python function.
+    ``functools.wraps`` shows the arguments of the wrapped function instead. A function that is
+    compiled, as by ``jax.jit``, takes the arguments of its Python function.
     """
     while not hasattr(function, "__code__") and hasattr(function, "__wrapped__"):
         function = function.__wrapped__

@@ -27,10 +27,10 @@ def probabilities_around(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of less than each outcome, and of at most as much, both (...).
 
-    They are those of the neighbouring quantiles: nothing more is known of where the outcome lies
-    between these. An outcome that quantiles equal, such as a count, has a probability of its own
-    instead, which begins and ends halfway to the next quantiles: at zero, below which nothing is
-    forecast, it begins at zero, and if all quantiles equal the outcome, it is one.
+    Between two quantiles they are the probabilities of these quantiles. An outcome that equals
+    quantiles, as counts often do, has a probability of its own, from halfway to the next lower
+    quantile to halfway to the next higher one; it begins at zero for an outcome of zero, below
+    which nothing is forecast, and is one if all quantiles equal the outcome.
 
     - ``actual`` (...), ``forecasts`` (..., quantile): known
     - ``quantiles``: ascending probabilities
@@ -59,9 +59,9 @@ def held(
 ) -> np.ndarray:
     """Return the share of each outcome that lies in a band (...); NaN without a forecast.
 
-    It is 1 inside the band and 0 outside. An outcome that quantiles equal, such as a count, has a
-    probability of its own in the forecast, of which one part may lie in the band and the rest
-    beyond; the share is then that part of it. This is the mean of the randomised probability
+    It is 1 inside the band and 0 outside. If the outcome equals quantiles, as counts often do, the
+    forecast gives the outcome a probability, and the share is the part of this probability that
+    lies in the band. This is the mean of the randomised probability
     integral transform (Czado, Gneiting & Held 2009, Biometrics 65).
 
     - ``actual`` (...), ``forecasts`` (..., quantile)

@@ -85,9 +85,10 @@ def _summed(
 def _running_variance(panel: Panel, row: int, learned: np.ndarray) -> np.ndarray:
     """Return the sum of a series' variances up to each time, in units of its squared changes.
 
-    Ranges miss what happens between the ticks, and prices move in steps, so their variance is not
-    that of returns. It is multiplied by the ratio of the two in the rows that are ``learned`` from
-    (series, time), as by Hansen & Lunde (2005), Journal of Financial Econometrics 3.
+    The variance of ranges is not the variance of returns: ranges miss what happens between ticks,
+    and prices move in steps. So it is multiplied by the ratio of both in the rows that are
+    ``learned`` from (series, time), as by Hansen & Lunde (2005), Journal of Financial Econometrics
+    3.
     """
     observed = panel.mask[row]
     values = panel.values[row, observed]

@@ -26,8 +26,8 @@ AT_A_TIME = 1_000
 def in_parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the names of series in parts that are in memory at once.
 
-    Series that are stored later change no part but the last, which has more series than the others:
-    those of a small part could not be compared.
+    Series that are stored later change only the last part. It takes the remainder as well, since
+    the series of a small part could not be compared.
     """
     starts = [AT_A_TIME * part for part in range(max(1, len(ids) // AT_A_TIME))]
     for low, high in zip(starts, [*starts[1:], len(ids)], strict=True):

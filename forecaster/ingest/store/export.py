@@ -76,7 +76,7 @@ def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def known_source(source: str, known: Container[str]) -> str:
-    """Return a source by its known name; where it has none, as that of a file with this path."""
+    """Return a known source as it is; take any other text for the path of a file."""
     if source in known:
         return source
     return f"files:{as_text(Path(source.removeprefix('files:')).expanduser().resolve())}"

@@ -28,8 +28,8 @@ class Vector:
     """How weights, and an optimiser's state, are laid out in vectors.
 
     - ``tree``: returns the tree of a vector
-    - ``joined``: a tree like the optimiser's state of a vector: for each array, whether it is a
-      vector made of a tree like that of the weights
+    - ``joined``: a tree like the optimiser's state: for each array, whether it is a vector that
+      joins a tree like the weights
     """
 
     tree: Callable[[jax.Array], Tree]

@@ -37,7 +37,7 @@ def input_product(x: Array, kernel: Array, precision: Precision) -> Array:
 
 
 def input_gradient(x: Array, grad_gates: Array, precision: Precision) -> Array:
-    """Return the gradient of those rows, from inputs (row, feature) and gradients (row, gates)."""
+    """Return the gradient of those rows of the kernel; ``x`` (row, feature), gates (row, gates)."""
     if precision == "float32" or x.shape[-1] > MOST_EXACT_INPUTS:
         return product(x.T, grad_gates, precision)
     return x.T @ jax.lax.reduce_precision(grad_gates, 8, 7)
