@@ -30,7 +30,7 @@ def test_times_ahead_are_those_at_which_rows_come(name):
     times = SOME[name].to_numpy("datetime64[ns]")
     usual = np.unique(SOME["six days" if name.startswith("six") else name].strftime("%a %H"))
     later = infer_frequency(times).after(times[-1], 140)
-    assert (np.diff(later) > np.timedelta64(0)).all() and later[0] > times[-1]
+    assert (np.diff(later) > np.timedelta64(0, "ns")).all() and later[0] > times[-1]
     assert set(pd.DatetimeIndex(later).strftime("%a %H")) == set(usual)
     np.testing.assert_array_equal(times_after_rows(times, 5)[-1], later[:5])
 

@@ -346,9 +346,10 @@ def _numbers(
     try:
         numbers = sorted({*np.atleast_1d(np.asarray(given, float)).tolist()})
     except (TypeError, ValueError):
-        numbers = [np.nan]
-    if not all(least <= number < below for number in numbers):
-        raise wrong_argument(name, given, expected)
+        raise wrong_argument(name, given, expected) from None
+    for number in numbers:
+        if not least <= number < below:
+            raise wrong_argument(name, number, expected)
     return numbers
 
 

@@ -128,7 +128,7 @@ def _weeks(first: int, last: int, weekday: int) -> Float[np.ndarray, "step colum
     dates = days.astype("datetime64[D]")
     month = dates.astype("datetime64[M]")
     of_year, of_month = month.astype(np.int64) % 12 + 1, (dates - month).astype(np.int64) + 1
-    to_end = ((month + 1).astype("datetime64[D]") - dates).astype(np.int64)
+    to_end = ((month + np.timedelta64(1, "M")).astype("datetime64[D]") - dates).astype(np.int64)
     from_easter = days_from_easter(days)
     holidays = [from_easter == 0, from_easter == 49]
     holidays += [(of_year == month) & (of_month == day) for month, day in _OF_WEEKS]
@@ -185,7 +185,9 @@ def _days(first: int, last: int, week: int) -> Float[np.ndarray, "day column"]:
     month, day = np.asarray(days.month), np.asarray(days.day)
     begins = weekdays.astype("datetime64[M]")
     since = steps - day_numbers(begins.astype("datetime64[D]"), week)
-    to_end = day_numbers((begins + 1).astype("datetime64[D]"), week) - steps - 1
+    to_end = (
+        day_numbers((begins + np.timedelta64(1, "M")).astype("datetime64[D]"), week) - steps - 1
+    )
     after_easter = days_from_easter(numbers)
     date = 100 * month + day
     columns = [after_easter == offset for offset in _EASTER]

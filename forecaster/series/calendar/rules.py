@@ -78,10 +78,11 @@ def edge_of_months(index: pd.DatetimeIndex, months: int) -> str | None:
     """Return the alias of nearly all dates on the first or last day or weekday of some months."""
     month = index.to_numpy().astype("datetime64[M]")
     days = index.to_numpy().astype("datetime64[D]")
-    begins, ends = month.astype("datetime64[D]"), (month + 1).astype("datetime64[D]")
+    begins = month.astype("datetime64[D]")
+    ends = (month + np.timedelta64(1, "M")).astype("datetime64[D]")
     for kind, edges in (
         ("S", begins),
-        ("E", ends - 1),
+        ("E", ends - np.timedelta64(1, "D")),
         ("BS", np.busday_offset(begins, 0, roll="forward")),
         ("BE", np.busday_offset(ends, -1, roll="forward")),
     ):
