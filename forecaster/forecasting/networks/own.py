@@ -36,7 +36,7 @@ from jax import Array
 
 from forecaster import swarm
 from forecaster.errors import UsageError
-from forecaster.forecasting.networks.base import Sizes
+from forecaster.forecasting.config import Config
 
 OwnNetwork: TypeAlias = type[linen.Module] | type[nnx.Module]
 
@@ -91,7 +91,7 @@ def imported_network(path: str) -> OwnNetwork:
     return import_network(path)
 
 
-def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
+def own_functions(network: OwnNetwork, config: Config, features: int) -> swarm.Functions:
     """Return ``init`` and ``apply`` of a user's module, with the arguments of built-in networks.
 
     Raises UsageError where the module keeps state, returns other shapes than expected, or is not as
@@ -100,8 +100,9 @@ def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
     swarm.use_all_cores()  # before anything starts JAX
     # Not inspect.signature(network), which is that of the metaclass.
     parameters = dict([*inspect.signature(network.__init__).parameters.items()][1:])
-    given = _arguments(network.__name__, parameters, sizes)
-    windows = tuple(np.zeros(shape, np.float32) for shape in _shapes(sizes))
+    given, of_head = _arguments(network.__name__, parameters, config, features), 2 * config.horizon
+    shapes = (2, config.lookback, features), (2, config.lookback)  # of two windows
+    windows = tuple(np.zeros(shape, np.float32) for shape in shapes)
     if issubclass(network, linen.Module):
         own = swarm.linen_functions(network(**given), *windows)
     elif "rngs" in parameters:
@@ -115,18 +116,17 @@ def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
             f"({', '.join(kept.state)}); expected weights and random streams only, as a model "
             "keeps nothing else of a series. Use LayerNorm or GroupNorm in place of BatchNorm"
         )
-    outputs = sizes.outputs if "outputs" in given else None
+    outputs = of_head if "outputs" in given else None
 
     def states_of(params: swarm.Params, inputs: Array, valid: Array, key: Array | None) -> Array:
         states = own.apply(params, inputs, valid, key=key)
         return _at_steps(network, states, inputs.shape, outputs)
 
     def init(key: Array) -> swarm.Params:
-        params = {"network": own.init(key), "constants": jnp.zeros(sizes.horizon)}
+        params = {"network": own.init(key), "constants": jnp.zeros(config.horizon)}
         if outputs is None:  # a last layer that starts at zero
             width = jax.eval_shape(states_of, params["network"], *windows, None).shape[-1]
-            kernel = jnp.zeros((width, sizes.outputs))
-            params["out"] = {"kernel": kernel, "bias": jnp.zeros(sizes.outputs)}
+            params["out"] = {"kernel": jnp.zeros((width, of_head)), "bias": jnp.zeros(of_head)}
         return params
 
     def apply(
@@ -144,17 +144,17 @@ def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
         return states, params["constants"]
 
     made = swarm.Functions(init, apply, lambda params, _: functools.partial(apply, params))
-    _check_returned(network, made, sizes)
+    _check_returned(network, made, windows)
     return made
 
 
 def _arguments(
-    network: str, parameters: Mapping[str, inspect.Parameter], sizes: Sizes
+    network: str, parameters: Mapping[str, inspect.Parameter], config: Config, features: int
 ) -> dict[str, Any]:
     """Return the arguments for a network's constructor."""
     values = {
-        "inputs": sizes.features, "lookback": sizes.lookback, "horizon": sizes.horizon,
-        "hidden": sizes.hidden, "layers": sizes.layers, "outputs": sizes.outputs,
+        "inputs": features, "lookback": config.lookback, "horizon": config.horizon,
+        "hidden": config.hidden, "layers": config.layers, "outputs": 2 * config.horizon,
     }  # fmt: skip
     required = [
         name for name, one in parameters.items()
@@ -168,11 +168,6 @@ def _arguments(
             )
     taken = {*required, *({"outputs"} & parameters.keys())}
     return {name: value for name, value in values.items() if name in taken}
-
-
-def _shapes(sizes: Sizes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shapes of the arguments of a call with two windows."""
-    return (2, sizes.lookback, sizes.features), (2, sizes.lookback)
 
 
 def _at_steps(
@@ -201,10 +196,11 @@ def _at_steps(
     return states[:, None] if of_window else states
 
 
-def _check_returned(network: OwnNetwork, functions: swarm.Functions, sizes: Sizes) -> None:
+def _check_returned(
+    network: OwnNetwork, functions: swarm.Functions, windows: tuple[np.ndarray, ...]
+) -> None:
     """Raise UsageError for wrong shapes, and for a class that says it is causal but is not."""
     causal = bool(getattr(network, "causal", False))
-    windows, steps = (jax.ShapeDtypeStruct(shape, np.float32) for shape in _shapes(sizes))
 
     def outputs(inputs: Array, valid: Array) -> Array:
         params = functions.init(jax.random.key(0))
@@ -213,12 +209,12 @@ def _check_returned(network: OwnNetwork, functions: swarm.Functions, sizes: Size
         return functions.apply(params, inputs, valid, last_only=not causal)[0]
 
     if not causal:
-        jax.eval_shape(outputs, windows, steps)
+        jax.eval_shape(outputs, *windows)
         return
-    compiled, valid = jax.jit(outputs), np.ones(steps.shape, np.float32)
-    inputs, middle = np.random.default_rng(0).normal(size=windows.shape), sizes.lookback // 2
-    inputs = inputs.astype(np.float32)
-    later = np.arange(sizes.lookback)[:, None] >= middle
+    inputs, valid = np.random.default_rng(0).normal(size=windows[0].shape), windows[1] + 1
+    inputs, steps, compiled = inputs.astype(np.float32), inputs.shape[1], jax.jit(outputs)
+    middle = steps // 2
+    later = np.arange(steps)[:, None] >= middle
     before, after = (np.asarray(compiled(x, valid)) for x in (inputs, inputs + later))
     if not np.allclose(before[:, :middle], after[:, :middle], rtol=1e-4, atol=1e-5):
         raise UsageError(

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from forecaster.forecasting.networks.base import Network, Sizes, last_layer
+from forecaster.forecasting.config import Config
+from forecaster.forecasting.networks.base import Network
 
 _SLOPES = (0.25, 0.03125)  # at the start one head looks back a few steps, the other about thirty
 _glorot = nnx.initializers.glorot_uniform()
@@ -66,15 +67,14 @@ class Transformer(Network):
     Vaswani et al. (2017), NeurIPS, with normalisation before each layer (Xiong et al. 2020).
     """
 
-    def __init__(self, sizes: Sizes, *, rngs: nnx.Rngs):
-        super().__init__(sizes)
-        self.out = last_layer(sizes.hidden, sizes.outputs, rngs=rngs)
-        hidden, layers = sizes.hidden, range(sizes.layers)
-        self.embed = nnx.Linear(sizes.features, hidden, rngs=rngs)
-        self.attention = nnx.List([Attention(hidden, sizes.lookback, rngs=rngs) for _ in layers])
+    def __init__(self, config: Config, features: int, *, rngs: nnx.Rngs):
+        super().__init__(config, rngs=rngs)
+        hidden, layers = config.hidden, range(config.layers)
+        self.embed = nnx.Linear(features, hidden, rngs=rngs)
+        self.attention = nnx.List([Attention(hidden, config.lookback, rngs=rngs) for _ in layers])
         self.up = nnx.List([nnx.Linear(hidden, 2 * hidden, rngs=rngs) for _ in layers])
         self.down = nnx.List([nnx.Linear(2 * hidden, hidden, rngs=rngs) for _ in layers])
-        self.norms = nnx.List([Norm(hidden) for _ in range(2 * sizes.layers + 1)])
+        self.norms = nnx.List([Norm(hidden) for _ in range(2 * config.layers + 1)])
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
         """Return outputs (B, T or 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""

@@ -69,20 +69,17 @@ def functions(config: Config, features: int, network: OwnNetwork | None = None) 
     if network is None and config.network in GATES:
         init, apply = partial(_init, config, features), partial(_apply, config)
         return swarm.Functions(init, apply, lambda params, _: partial(apply, params))
-    from forecaster.forecasting.networks.base import Sizes
-
-    sizes = Sizes(features, config.lookback, config.hidden, config.layers, config.horizon)
     if network is not None:
         from forecaster.forecasting.networks.own import own_functions
 
-        return own_functions(network, sizes)
+        return own_functions(network, config, features)
     if config.network == "mlp":
         from forecaster.forecasting.networks.mlp import MLP
 
-        return swarm.module_functions(lambda rngs: MLP(sizes, rngs=rngs))
+        return swarm.module_functions(lambda rngs: MLP(config, features, rngs=rngs))
     from forecaster.forecasting.networks.transformer import Transformer
 
-    return swarm.module_functions(lambda rngs: Transformer(sizes, rngs=rngs))
+    return swarm.module_functions(lambda rngs: Transformer(config, features, rngs=rngs))
 
 
 @functools.lru_cache(maxsize=8)
