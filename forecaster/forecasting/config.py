@@ -341,10 +341,18 @@ def _checked(name: str, value: Any) -> Any:
             raise wrong_argument(name, value, f"one of {', '.join(_CHOICES[name])}")
     elif name in _OPTIONAL and (value is None or (text and value == "none" and name == "premium")):
         return None
-    elif name == "market":
-        return _checked_market(value)
+    elif name == "market":  # one name, or several in the order given
+        names = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if not all(isinstance(each, str) and each for each in names):
+            raise wrong_argument(name, value, "the name of a series, such as SPY, or several")
+        if len(set(names)) < len(names):
+            raise wrong_argument(name, value, "different names")
+        return names[0] if len(names) == 1 else names or None
     elif name == "season" and isinstance(value, list | tuple):
-        return _checked_seasons(cast(Sequence[Any], value))
+        if not 0 < len(value) <= MOST_SEASONS:
+            expected = f"1 to {MOST_SEASONS} numbers of steps; leave it out for the default"
+            raise wrong_argument(name, value, expected)
+        return tuple(sorted(_checked(name, steps) for steps in cast(Sequence[Any], value)))
     elif name == "common_volatility":
         if not isinstance(value, bool):
             raise wrong_argument(name, value, "true or false")
@@ -360,21 +368,3 @@ def _checked(name: str, value: Any) -> Any:
             raise wrong_argument(name, value, expected)
         return float(value)
     return value
-
-
-def _checked_seasons(seasons: Sequence[Any]) -> tuple[int, ...]:
-    """Return several seasons, sorted."""
-    if not 0 < len(seasons) <= MOST_SEASONS:
-        expected = f"1 to {MOST_SEASONS} numbers of steps; leave it out for the default"
-        raise wrong_argument("season", seasons, expected)
-    return tuple(sorted(_checked("season", steps) for steps in seasons))
-
-
-def _checked_market(value: Any) -> str | tuple[str, ...] | None:
-    """Return one name, or several in the order given."""
-    names = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not all(isinstance(name, str) and name for name in names):
-        raise wrong_argument("market", value, "the name of a series, such as SPY, or several")
-    if len(set(names)) < len(names):
-        raise wrong_argument("market", value, "different names")
-    return names[0] if len(names) == 1 else names or None

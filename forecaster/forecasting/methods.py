@@ -57,16 +57,13 @@ def counted(methods: Iterable[object] | Mapping[str, int]) -> str:
 
 def rows_to_train(config: Config, transform: Transform) -> int:
     """Return the minimum number of rows of a series that has networks of its own."""
-    if not transform.takes_any:
-        return config.rows_to_fit
-    return rows_for_networks(config)
+    return rows_for_networks(config) if transform.takes_any else config.rows_to_fit
 
 
 def rows_for_networks(config: Config) -> int:
     """Return the minimum number of rows for networks, where a series can be forecast without."""
-    if config.validation is not None:
-        return config.rows_to_fit
-    return max(config.rows_to_fit, _ROWS_PER_STEP * config.horizon)
+    least = _ROWS_PER_STEP * config.horizon if config.validation is None else 0
+    return max(config.rows_to_fit, least)
 
 
 def takes_any(config: Config, target: str) -> bool:

@@ -13,7 +13,7 @@ from forecaster.classical import (
     fit_theta,
     theta_ahead,
 )
-from forecaster.forecasting.config import CLASSICAL
+from tests.slow import rest_slow
 
 HORIZON = 6
 
@@ -29,21 +29,17 @@ def seasonal(count: int = 5, rows: int = 72, seed: int = 0) -> pd.DataFrame:
     )
 
 
-def by_itself(name: str, rows: list[np.ndarray]) -> np.ndarray:
-    if name == "ets":
-        made = ets_ahead(rows, fit_ets(rows, 12), [len(row) for row in rows], HORIZON)
-    elif name == "theta":
-        made = theta_ahead(rows, fit_theta(rows, 12), HORIZON)
-    else:
-        made = ces_ahead(rows, fit_ces(rows, 12), HORIZON)
-    return np.array([one[-1] for one in made])
-
-
 @pytest.mark.parametrize(
-    "name",
-    [name if name == "theta" else pytest.param(name, marks=pytest.mark.slow) for name in CLASSICAL],
+    ("name", "fit", "ahead"),
+    rest_slow(
+        [
+            ("theta", fit_theta, theta_ahead),
+            ("ets", fit_ets, ets_ahead),
+            ("ces", fit_ces, ces_ahead),
+        ]
+    ),
 )
-def test_the_forecast_is_that_of_the_model_alone(name, tmp_path):
+def test_the_forecast_is_that_of_the_model_alone(name, fit, ahead, tmp_path):
     frame = seasonal()
     short = pd.DataFrame({"unique_id": "short", "ds": frame["ds"].iloc[:2], "y": [3.0, 4.0]})
     panel = fc.load_panel(pd.concat([frame, short]))
@@ -54,8 +50,11 @@ def test_the_forecast_is_that_of_the_model_alone(name, tmp_path):
     long = made[made["unique_id"] != "short"]
     assert (long["forecast_by"] == name).all()
     assert made["forecast_by"].iloc[-1] == "last value"
-    expected = by_itself(name, [part.to_numpy() for _, part in frame.groupby("unique_id")["y"]])
-    np.testing.assert_allclose(long[name.upper()], expected.ravel(), rtol=1e-9)
+    rows = [part.to_numpy() for _, part in frame.groupby("unique_id")["y"]]
+    fitted = fit(rows, 12)
+    learned = [[len(row) for row in rows]] if name == "ets" else []
+    expected = [one[-1] for one in ahead(rows, fitted, *learned, HORIZON)]
+    np.testing.assert_allclose(long[name.upper()], np.ravel(expected), rtol=1e-9)
     loaded = fc.load(fc.save(model, tmp_path / "run"))
     pd.testing.assert_frame_equal(fc.predict(loaded, panel), made, check_exact=True)
     past = fc.cross_validation(frame, fc.Config(model=name, horizon=HORIZON), n_windows=2)

@@ -8,7 +8,6 @@ from forecaster.forecasting import (
     models_of,
     quantile_columns,
     quantiles_of,
-    renamed_columns,
 )
 
 FRAME = [
@@ -36,10 +35,3 @@ def test_quantiles_become_columns_and_come_back():
     for position, (quantile, column) in enumerate(quantile_columns(columns, "M").items()):
         assert quantile == quantiles_of(levels)[position]
         np.testing.assert_array_equal(columns[column], values[:, position])
-
-
-def test_a_model_may_go_by_another_name():
-    assert renamed_columns(FRAME, "LSTM", "PyTorch") == {
-        "LSTM": "PyTorch", "LSTM-lo-80": "PyTorch-lo-80", "LSTM-hi-80": "PyTorch-hi-80",
-        "LSTM-lo-97.5": "PyTorch-lo-97.5", "LSTM-hi-97.5": "PyTorch-hi-97.5",
-    }  # fmt: skip

@@ -41,14 +41,6 @@ def test_of_a_long_history_it_is_its_own_mean_as_far_as_the_standard_error_allow
         assert (high - own, own - low) == pytest.approx((3 * error / 365.25,) * 2, rel=0.01)
 
 
-def test_it_does_not_depend_on_how_often_a_price_is_noted():
-    prices, dates = walk(5001, 0.0005, 0.01), days(5001)
-    daily, weekly = (change_of(prices[::step], dates[::step], 0.05)[0] for step in (1, 5))
-    assert weekly == pytest.approx(5 * daily, rel=0.02)
-    moments = dates.astype("datetime64[ns]")
-    assert change_of(prices, moments, 0.05)[0] == pytest.approx(daily, rel=1e-12)
-
-
 def test_only_dated_prices_in_logarithms_have_one(panel, config):
     def none(panel, **changes):
         return drift_of(panel, dataclasses.replace(config, **changes)) is None

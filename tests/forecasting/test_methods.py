@@ -70,20 +70,6 @@ def test_odd_series_are_all_forecast():
     assert np.isfinite(simulated["LSTM"]).all()
 
 
-def test_short_series_are_forecast_better_than_by_the_last_value_and_bands_hold():
-    whole = trends(24)
-    known = whole[whole["ds"] < 24 - HORIZON]
-    model = fc.fit(known, SMALL)
-    assert set(model.report[FORECAST_BY]) == {Method.COMBINATION}
-    assert model.widths.without.min() > 0 and len(model.ids) == 40
-    made = fc.predict(model, known, level=(80,)).merge(whole, on=["unique_id", "ds"])
-    last = known.groupby("unique_id")["y"].last()[made["unique_id"]].to_numpy()
-    ours, naive = (np.abs(made["y"] - guess).mean() for guess in (made["LSTM"], last))
-    assert ours < 0.8 * naive
-    inside = made["y"].between(made["LSTM-lo-80"], made["LSTM-hi-80"]).mean()
-    assert 0.65 < inside < 0.95
-
-
 def test_a_fifth_of_the_series_must_be_long_enough_for_networks_unless_they_are_asked_for():
     shares = [worth_networks(fc.Config(), long, 100) for long in (0, 19, 20, 34)]
     assert shares == [False, False, True, True]

@@ -84,14 +84,6 @@ def test_median_quantiles_probability_of_rise_and_paths_are_of_one_distribution(
     assert max(worst.values()) < 0.005, worst
 
 
-def test_series_and_steps_move_together_as_their_errors_did(paths):
-    values = wide(paths)
-    last = np.corrcoef(values[:, :, -1])[np.triu_indices(len(values), 1)]
-    assert abs(last.mean() - COMMON) < 0.12
-    steps = np.mean([np.corrcoef(one.T)[0, -1] for one in values])
-    assert abs(steps - np.sqrt(1 / HORIZON)) < 0.2  # of a random walk
-
-
 def test_the_risk_of_a_basket_is_the_true_one(fitted, paths):
     """Compare the standard deviation of an equal-weight basket, too low for independent paths."""
     model, panel = fitted
