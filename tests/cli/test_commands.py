@@ -67,7 +67,7 @@ USAGE = [
     (("fit", "--source", "simulated", "--start", "soon"), "'soon' does not match the format"),
     (("predict",), "name tickers, use --all"),
     (("predict", "AAPL", "--all"), "name tickers, use --all"),
-    (("predict", "AAPL", "--level", "0.8"), "1 or more, below 100, such as 80; got 0.8"),
+    (("predict", "AAPL", "--level", "0.8"), "did you mean 80?"),
     (("predict", "AAPL", "--output", "f.xls"), "cannot write '.xls'; expected .csv, .json, "),
     (("predict", "AAPL", "--output", "{tmp}/full.csv"), "full.csv exists; choose another file"),
     (("predict", "AAPL", "--output", "{tmp}/no/f.csv"), "/no; make it first, or choose another"),
