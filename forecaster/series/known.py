@@ -598,7 +598,7 @@ class KnownRows(NamedTuple):
         """Return the values of each series, without what is known of them, and their times."""
         made: list[tuple[Row, np.ndarray]] = []
         for name, nature, values, times in self.each():
-            if nature.has_effects:
+            if nature.effects or nature.responses:
                 effects = self.effects_at(name, times)
                 values = values / effects if nature.multiplies else values - effects
             made.append((values, times))
@@ -696,7 +696,7 @@ def add_effects_ahead(rows: KnownRows, histories: Histories, base: Ahead, scale:
     """
     panel = rows.panel
     for row, (name, nature) in enumerate(rows.natures.items()):
-        if not nature.has_effects:
+        if not (nature.effects or nature.responses):
             continue
         steps = slice(histories.first[row], None)
         times = panel.times[histories.positions[row, steps]]

@@ -104,16 +104,14 @@ class Frequency:
         if self.alias == "months":
             return ((now.year - last.year) * 12 + now.month - last.month) // self.step
         if self.hours is not None:
-            times = self.hours.between(last, now)
-            return int(((times > last.to_datetime64()) & (times <= now.to_datetime64())).sum())
-        times = (
-            regular_sessions(last, now)
-            if self.nyse
-            else pd.date_range(self.starts_at(last), now, freq=self.offset)
-        )
+            times = pd.DatetimeIndex(self.hours.between(last, now))
+        elif self.nyse:
+            times = regular_sessions(last, now)
+        else:
+            times = pd.date_range(self.starts_at(last), now, freq=self.offset)
         if self.open:
             times = times[in_slots(times.to_numpy(), self.seconds, self.open)]
-        return int((times > last).sum())
+        return int(((times > last) & (times <= now)).sum())
 
     @property
     def seconds(self) -> int:

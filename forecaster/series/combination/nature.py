@@ -104,11 +104,6 @@ class Nature:
                 )
 
     @property
-    def has_effects(self) -> bool:
-        """Whether something is known of it in advance."""
-        return bool(self.effects or self.responses)
-
-    @property
     def multiplies(self) -> bool:
         """Whether what is known in advance multiplies it, as it does counts and levels above 0."""
         return self.logarithmic or self.counts

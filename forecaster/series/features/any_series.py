@@ -235,7 +235,10 @@ class AnySeries(Transform):
         z = np.where(logarithmic[:, None], np.log(np.where(z > 0, z, np.nan)), z)
         change = z - shift(z, 1)
         features, _ = change_features(change, 1e-12 + 1e-8 * decayed_mean(z**2, 0.999))
-        scale = walk_scale(change, usual_changes(z, logarithmic, self.learned.unit))
+        # The level is the largest value yet, so that a price at zero may move, too.
+        level = np.fmax.accumulate(np.abs(z), axis=1)
+        level = np.where(logarithmic[:, None] | ~(level > 0), 1.0, level)
+        scale = walk_scale(change, self.learned.unit * level)
         made = walk(z, scale, features, histories, horizon, logarithmic)
         return dataclasses.replace(made, least=self._least(panel.ids))
 
@@ -317,14 +320,3 @@ def walk_scale(change: Rows, unit: Rows) -> Rows:
     month, quarter = (decayed_mean(np.square(change), decay) for decay in _DECAYS)
     own = np.where(known > 0, (month + quarter) / 2, 0.0)
     return np.sqrt((known * own + _PRIOR * unit**2) / (known + _PRIOR))
-
-
-def usual_changes(
-    z: Rows, logarithmic: np.ndarray, unit: float
-) -> Float[np.ndarray, "series step"]:
-    """Return the usual change of series, in the units of each; ``unit``: as a share of the level.
-
-    The level is the largest value yet, so that a price at zero may move, too.
-    """
-    level = np.fmax.accumulate(np.abs(z), axis=1)
-    return unit * np.where(logarithmic[:, None], 1.0, np.where(level > 0, level, 1.0))

@@ -60,28 +60,20 @@ class OwnEnds:
         return frame.assign(ds=ds, cutoff=cutoff)
 
 
-def counts_from_one(panel: Panel) -> bool:
-    """Return whether times only number the rows of each series, so that equal times mean nothing.
-
-    That is assumed if times are whole numbers, and all series start at the same one but end at
-    different ones.
-    """
-    if panel.times.dtype.kind == "M":
-        return False
-    first, last = panel.mask.argmax(1), panel.mask[:, ::-1].argmax(1)
-    return bool((first == first[0]).all() and (last != last[0]).any())
-
-
 def aligned_if(ends: str, panel: Panel) -> tuple[Panel, OwnEnds | None]:
     """Return the panel to evaluate, and the shifts of its series where they were aligned.
 
-    ``ends``: ``own``, ``common``, or ``auto``: own where times only number rows. Raises UsageError
-    for any other.
+    ``ends``: ``own``, ``common``, or ``auto``: own where times only number rows, so that equal ones
+    mean nothing. That is assumed if they are whole numbers, and all series start at the same one
+    but end at different ones. Raises UsageError for any other.
     """
     check_type("ends", ends, str, expected := f"one of {', '.join(ENDS)}")
     if ends not in ENDS:
         raise wrong_argument("ends", ends, expected)
-    if ends == "own" or (ends == "auto" and panel.target == "y" and counts_from_one(panel)):
+    first, last = panel.mask.argmax(1), panel.mask[:, ::-1].argmax(1)
+    numbered = panel.target == "y" and panel.times.dtype.kind != "M"
+    numbered = numbered and (first == first[0]).all() and (last != last[0]).any()
+    if ends == "own" or (ends == "auto" and numbered):
         return OwnEnds.align(panel)
     return panel, None
 
