@@ -119,11 +119,6 @@ def usable(*arrays: "Array") -> bool:
     return all(array.dtype == np.float32 for array in arrays) and kernel_status()[0] is not None
 
 
-def bfloat16_usable(*arrays: "Array") -> bool:
-    """Return whether the kernel can multiply these float32 arrays in bfloat16."""
-    return usable(*arrays) and bfloat16_status()[0] is not None
-
-
 def _prefers_avx512_bf16() -> bool:
     find = ctypes.cdll.LoadLibrary(str(_LIBRARY)).forecaster_prefers_avx512_bf16
     find.restype = ctypes.c_bool

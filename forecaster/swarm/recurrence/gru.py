@@ -12,7 +12,6 @@ from jaxtyping import Float, Shaped
 
 from forecaster.swarm.recurrence.precision import (
     Precision,
-    input_gradient,
     input_product,
     product,
     steps_per_iteration,
@@ -102,17 +101,10 @@ def _forward(
 
 def _backward(
     precision: Precision, residuals: Residuals, grad_hidden: Float[Array, "time batch hidden"]
-) -> tuple[
-    Float[Array, "row 3*hidden"],
-    Float[Array, " 3*hidden"],
-    Float[Array, " hidden"],
-    Float[Array, "time batch row-hidden"],
-    Float[Array, "time batch"],
-]:
-    """Return gradients of kernel, both biases and inputs, and zeros for ``valid``."""
+) -> tuple[Float[Array, "time batch 3*hidden"], Float[Array, "time batch 3*hidden"]]:
+    """Return the gradients of both parts of the gates, of the inputs and of the hidden state."""
     kernel, inputs, valid, hidden, gates = residuals
-    features, size = inputs.shape[-1], hidden.shape[-1]
-    hidden_kernel = kernel[features:]
+    hidden_kernel = kernel[inputs.shape[-1] :]
     previous = jnp.pad(hidden[:-1], ((1, 0), (0, 0), (0, 0)))  # (time, batch, H)
 
     def step(
@@ -133,22 +125,8 @@ def _backward(
 
     steps = (grad_hidden, gates, previous, valid)
     start = jnp.zeros_like(hidden[0])
-    _, (grad_input, grad_recurrent) = jax.lax.scan(
-        step, start, steps, reverse=True, unroll=steps_per_iteration(len(hidden))
-    )
-    grad_kernel = jnp.concatenate(
-        [
-            input_gradient(_flat(inputs), _flat(grad_input), precision),
-            product(_flat(previous).T, _flat(grad_recurrent), precision),
-        ]
-    )
-    grad_new_bias = grad_recurrent[..., 2 * size :].sum((0, 1))
-    grad_inputs = product(grad_input, kernel[:features].T, precision)
-    return grad_kernel, grad_input.sum((0, 1)), grad_new_bias, grad_inputs, jnp.zeros_like(valid)
-
-
-def _flat(array: Float[Array, "time batch column"]) -> Float[Array, "time*batch column"]:
-    return array.reshape(-1, array.shape[-1])
+    unroll = steps_per_iteration(len(hidden))
+    return jax.lax.scan(step, start, steps, reverse=True, unroll=unroll)[1]
 
 
 CELLS["gru"] = JaxCell(3, _forward, _backward)

@@ -9,8 +9,6 @@ backward scan carries only the gradients of the hidden and the cell state and st
 gates; the weight gradient is then one matrix product over (time x batch).
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -18,7 +16,6 @@ from jaxtyping import Float, Shaped
 
 from forecaster.swarm.recurrence.precision import (
     Precision,
-    input_gradient,
     input_product,
     product,
     steps_per_iteration,
@@ -130,18 +127,11 @@ def _forward(
 
 def _backward(
     precision: Precision, residuals: Residuals, grad_hidden: Float[Array, "time batch hidden"]
-) -> tuple[
-    Float[Array, "row 4*hidden"],
-    Float[Array, " 4*hidden"],
-    Float[Array, "time batch row-hidden"],
-    Float[Array, "time batch"],
-]:
-    """Return gradients of kernel, bias and inputs, and zeros for ``valid``."""
+) -> Float[Array, "time batch 4*hidden"]:
+    """Return the gradient of the gates before activation."""
     kernel, inputs, valid, hidden, (cell, gates) = residuals
-    features = inputs.shape[-1]
-    hidden_kernel = kernel[features:]
-    previous = functools.partial(jnp.pad, pad_width=((1, 0), (0, 0), (0, 0)))
-    previous_hidden, previous_cell = previous(hidden[:-1]), previous(cell[:-1])
+    hidden_kernel = kernel[inputs.shape[-1] :]
+    previous_cell = jnp.pad(cell[:-1], ((1, 0), (0, 0), (0, 0)))
 
     def step(
         carry: tuple[Array, Array], now: tuple[Array, ...]
@@ -169,23 +159,8 @@ def _backward(
 
     zero = jnp.zeros_like(hidden[0])
     steps = (grad_hidden, gates, cell, previous_cell, valid)
-    _, grad_gates = jax.lax.scan(
-        step, (zero, zero), steps, reverse=True, unroll=steps_per_iteration(len(hidden))
-    )  # (time, batch, 4H)
-    grad_kernel = _kernel_gradient(precision, inputs, previous_hidden, grad_gates)
-    grad_inputs = product(grad_gates, kernel[:features].T, precision)
-    return grad_kernel, grad_gates.sum((0, 1)), grad_inputs, jnp.zeros_like(valid)
-
-
-def _kernel_gradient(
-    precision: Precision, inputs: Array, hidden: Array, grad_gates: Array
-) -> Float[Array, "row gates"]:
-    flat = [array.reshape(-1, array.shape[-1]) for array in (inputs, hidden, grad_gates)]
-    inputs, hidden, grad_gates = flat
-    if precision == "float32":
-        return jnp.concatenate([inputs, hidden], axis=-1).T @ grad_gates
-    of_inputs = input_gradient(inputs, grad_gates, precision)
-    return jnp.concatenate([of_inputs, product(hidden.T, grad_gates, precision)])
+    unroll = steps_per_iteration(len(hidden))
+    return jax.lax.scan(step, (zero, zero), steps, reverse=True, unroll=unroll)[1]
 
 
 CELLS["lstm"] = JaxCell(4, _forward, _backward)

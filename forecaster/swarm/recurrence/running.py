@@ -13,7 +13,12 @@ from jaxtyping import Float, Shaped
 from forecaster.swarm.devices.data_parallel import by_example
 from forecaster.swarm.native import calls, library
 from forecaster.swarm.native.calls import Cell, Steps
-from forecaster.swarm.recurrence.precision import Precision, check_precision
+from forecaster.swarm.recurrence.precision import (
+    Precision,
+    check_precision,
+    input_gradient,
+    product,
+)
 from forecaster.swarm.task import AnyArray
 
 _Flag: TypeAlias = tuple[()] | None  # a static bool: part of the pytree's structure
@@ -35,13 +40,13 @@ class JaxCell(NamedTuple):
     - ``gates``: the number of gates
     - ``forward(precision, *weights, inputs, valid)``: hidden states of all steps, and what the
       backward pass needs
-    - ``backward(precision, residuals, grad_hidden)``: gradients of weights and inputs, and zeros
-      for ``valid``
+    - ``backward(precision, residuals, grad_hidden)``: the gradient of the gates, (time, batch,
+      gates x H), or those of their two parts, of the inputs and of the hidden state
     """
 
     gates: int
     forward: Callable[..., tuple[Array, ...]]
-    backward: Callable[..., tuple[Array, ...]]
+    backward: Callable[..., Array | tuple[Array, Array]]
 
 
 CELLS: dict[Cell, JaxCell] = {}
@@ -67,12 +72,12 @@ def run(
 
 
 def _run(cell: Cell, steps: Steps, precision: Precision, *arrays: Array, compiled: bool) -> Array:
-    if compiled and precision == "bfloat16" and library.bfloat16_usable(*arrays):
+    if compiled and library.usable(*arrays):
+        if precision == "float32" or library.bfloat16_status()[0] is None:
+            return _by_kernel(cell, steps, "float32", *arrays)
         kernel, bias, *more, inputs, valid = arrays
         biases = bias, *(more or [jnp.zeros(0)])
         return _by_kernel(cell, steps, precision, kernel, *biases, inputs, valid)
-    if compiled and library.usable(*arrays):
-        return _by_kernel(cell, steps, "float32", *arrays)
     if compiled:
         return _wanted(steps, by_jax(cell, precision, *arrays))
     # Without a backward pass of our own there are derivatives of every kind.
@@ -146,7 +151,20 @@ def _jax_forward(cell: Cell, precision: Precision, *arrays: Array) -> tuple[Arra
 def _jax_backward(
     cell: Cell, precision: Precision, residuals: Residuals, grad_hidden: Array
 ) -> tuple[Array, ...]:
-    return CELLS[cell].backward(precision, residuals, grad_hidden)
+    kernel, inputs, valid, hidden, _ = residuals
+    features, size = inputs.shape[-1], hidden.shape[-1]
+    found = CELLS[cell].backward(precision, residuals, grad_hidden)
+    of_inputs, of_hidden = found if isinstance(found, tuple) else (found, found)
+    biases = [of_inputs.sum((0, 1))]
+    if isinstance(found, tuple):  # a bias of the last gate's hidden part
+        biases.append(of_hidden[..., -size:].sum((0, 1)))
+    before = jnp.pad(hidden[:-1], ((1, 0), (0, 0), (0, 0)))
+    rows, past, grad, grad_past = (
+        array.reshape(-1, array.shape[-1]) for array in (inputs, before, of_inputs, of_hidden)
+    )
+    grad_kernel = [input_gradient(rows, grad, precision), product(past.T, grad_past, precision)]
+    grad_inputs = product(of_inputs, kernel[:features].T, precision)
+    return jnp.concatenate(grad_kernel), *biases, grad_inputs, jnp.zeros_like(valid)
 
 
 by_jax.defvjp(_jax_forward, _jax_backward)
