@@ -78,13 +78,8 @@ class _Model:
         del hyperparams
         state = cast(Mapping[str, Tree], params.state)
         args, options = self._arguments(inputs, options, training=True, drawn=True)
-        predictions, after = self.module.apply(
-            _collections(params),
-            *args,
-            rngs=_rngs(key, self.streams),
-            mutable=list(state),
-            **options,
-        )
+        options |= {"rngs": _rngs(key, self.streams), "mutable": list(state)}
+        predictions, after = self.module.apply(_collections(params), *args, **options)
         return cast(tuple[Tree, Tree], (predictions, dict(state) | dict(after)))
 
     def export(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:

@@ -44,7 +44,7 @@ def shard_batch(tree: Tree) -> Tree:
         if np.ndim(leaf) == 0 or jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
             return leaf  # a scalar, or random keys
         padded = _padded(jnp.asarray(leaf), 0, count)
-        return _sharded(padded, P(AXIS))[: leaf.shape[0]]
+        return jax.lax.with_sharding_constraint(padded, P(AXIS))[: leaf.shape[0]]
 
     return jax.tree.map(shard, tree)
 
@@ -65,11 +65,7 @@ def first_example(x: AnyArray, used: AnyArray) -> jax.Array:
 
 def replicated(tree: Tree) -> Tree:
     """Replicate arrays, such as summed gradients, on all devices of a lane."""
-
-    def whole(leaf: jax.Array) -> jax.Array:
-        return _sharded(leaf, P())
-
-    return tree if _devices_per_lane() == 1 else jax.tree.map(whole, tree)
+    return tree if _devices_per_lane() == 1 else jax.lax.with_sharding_constraint(tree, P())
 
 
 def by_example(
@@ -97,10 +93,6 @@ def by_example(
     )
     found = mapped(*weights, *padded)
     return found[:examples] if last_only else found[:, :examples]
-
-
-def _sharded(leaf: jax.Array, spec: P) -> jax.Array:
-    return jax.lax.with_sharding_constraint(leaf, spec)
 
 
 def _padded(array: jax.Array, axis: int, devices: int) -> jax.Array:

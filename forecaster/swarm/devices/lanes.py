@@ -148,11 +148,6 @@ def unpack_chunks(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
     return jax.tree.map(join, *jax.device_get(list(calls)))
 
 
-def replicate(tree: Tree, mesh: Mesh) -> Tree:
-    """Copy arrays to every lane."""
-    return jax.device_put(tree, NamedSharding(mesh, P()))
-
-
 CHUNK = 8  # members that a lane works on at once
 _AHEAD = 4  # calls made before the first one's results are fetched
 
@@ -182,11 +177,12 @@ def map_members(
     layout = Layout.of(members, mesh.size, chunk)
     by_member, shared = split_shared(trees)
     shared = jax.tree.map(as_jax, with_room(by_member, shared)) if shared else ()
-    common: Tree = shared if members <= layout.at_once else replicate(shared, mesh)
+    if members > layout.at_once:
+        shared = jax.device_put(shared, NamedSharding(mesh, P()))
     program, results = over_lanes(function, mesh, once=once), list[Tree]()
     calls = layout.by_call(np.arange(members))
     for number, rows in enumerate(calls):
-        results.append(program(common, None, *packed_members(by_member, rows, layout)))
+        results.append(program(shared, None, *packed_members(by_member, rows, layout)))
         if number >= _AHEAD:
             results[number - _AHEAD] = jax.device_get(results[number - _AHEAD])
     return unpack_chunks(results, list(map(len, calls)))

@@ -32,7 +32,6 @@ from forecaster.swarm.devices.lanes import (
     lane_mesh,
     packed_chunks,
     packed_members,
-    replicate,
     unpack_chunks,
 )
 from forecaster.swarm.devices.programs import Program, spread
@@ -107,8 +106,9 @@ class Schedule:
         # Small data that one call of each program takes go with the call, which is faster.
         self._one_call = self.held.is_small and members <= self.layout.at_once
         self._one_call &= bool(self.pace.epochs >= np.max(self.limits.epochs))
-        shared = self.held.shared
-        self._shared = shared if self._one_call else replicate(shared, self.mesh)
+        self._shared = self.held.shared
+        if not self._one_call:
+            self._shared = jax.device_put(self._shared, NamedSharding(self.mesh, P()))
         self.history = History(losses, self._task.metrics)
         # A value that is replaced as a whole, so that an interruption finds the old or the new one.
         self._snapshot = Snapshot(np.zeros(members, bool), origin, ())
