@@ -9,7 +9,6 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -115,15 +114,6 @@ def test_shapes_that_do_not_fit_are_an_error():
             lstm(*wrong)
     with pytest.raises(ValueError, match=r"expected a bias \(20,\); got \(19,\)"):
         lstm(kernel, bias[1:], inputs, valid)
-
-
-@pytest.mark.skipif(os.environ.get("FORECASTER_TEST_TYPES") == "off", reason="it is switched off")
-def test_the_checker_of_types_is_on_in_tests():
-    kernel, bias, inputs, valid, _ = (a[0] for a in problem(2, 1, 4, 3, 2, 5))
-    with pytest.raises(jaxtyping.TypeCheckError, match="parameter 'valid'"):
-        lstm(kernel, bias, inputs, valid.T)
-    with pytest.raises(jaxtyping.TypeCheckError, match="parameter 'inputs'"):
-        lstm(kernel, bias, inputs.astype(int), valid)
 
 
 def test_other_types_are_left_to_jax():
