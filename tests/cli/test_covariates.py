@@ -60,17 +60,6 @@ def test_they_are_there_from_the_fit_to_the_forecast(files, settings):
         assert not (files / "desk.db").exists()
 
 
-def test_a_fit_says_once_that_past_rows_lack_a_covariate(files, settings):
-    plans = pd.read_csv(files / "plans.csv")
-    plans[::2].to_csv(files / "plans.csv", index=False)
-    done = run(
-        "fit", "--source", f"files:{files / 'sales.csv'}", "--future", files / "plans.csv",
-        "--config", settings, "--home", files / "home",
-    )  # fmt: skip
-    said = "no number at past rows of 3 of 3 series: SHOP-A, SHOP-B, SHOP-C ('promotion' at 50%,"
-    assert done.exit_code == 0 and " ".join(done.stderr.split()).count(said) == 1, done.output
-
-
 def test_a_model_without_any_refuses_them(home, tmp_path):
     (tmp_path / "plans.csv").write_text("ds,promotion\n2024-01-01,1\n")
     said = error("predict", "AAPL", "--future", tmp_path / "plans.csv", "--home", home, code=2)
