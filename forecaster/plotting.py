@@ -170,11 +170,7 @@ def plot_model(
             raise UsageError(f"a forecast of {unique_id!r} needs its latest rows; pass a panel too")
         return _plot_errors(model, axes_of(ax))
     panel = as_panel(panel, **columns)
-    if unique_id is not None:
-        check_type("unique_id", unique_id, str, "the name of a series")
     name = unique_id or next((name for name in panel.ids if name in model.ids), panel.ids[0])
-    if name not in panel.ids:
-        raise UsageError(f"{name!r} is not in the panel; there are e.g. {listed(panel.ids[:3])}")
     if (market := model.config.indices) and set(market) <= set(panel.ids):
         panel = panel.with_market(market)
     panel = panel.only([name])
