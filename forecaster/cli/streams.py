@@ -47,15 +47,11 @@ def say_output_failed(error: OSError) -> None:
 @contextlib.contextmanager
 def quiet_libraries() -> Iterator[None]:
     """Show the package's own warnings in one line each, and hide those of its libraries."""
-    drawing = logging.getLogger("matplotlib")  # logs that it builds a cache, or has no folder
-    level = drawing.level
-    drawing.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _say_warning
-            yield
-    finally:
-        drawing.setLevel(level)
+    # It logs that it builds a cache, or has no folder.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.showwarning = _say_warning
+        yield
 
 
 def _say_warning(message: Warning | str, category: type[Warning], *where: object) -> None:
