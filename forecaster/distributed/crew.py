@@ -129,7 +129,7 @@ class Crew:
                 if any(worker.ready for worker in self._workers):
                     had_workers = time.monotonic()
                 elif time.monotonic() - had_workers > _LONGEST_WAIT or (
-                    self._refused and not self._workers
+                    self._refused and not self._workers and self._looked  # not just lost
                 ):
                     raise ClusterError(self._no_workers())
         finally:

@@ -180,6 +180,13 @@ def test_a_part_that_is_lost_three_times_is_given_up_and_the_rest_goes_on(nodes)
     assert said[-1].endswith("given up.")
 
 
+def test_a_worker_that_is_lost_is_replaced_though_all_other_nodes_are_refused():
+    lose = lambda part: RayError("out of memory") if part == 2 else None  # noqa: E731
+    results, said = run(PlayedRay(a={"lose": lose}, b={"versions": {"jax": "1.9"}}))
+    assert isinstance(results[2], Failed) and results | {2: 4} == EXPECTED
+    assert sum("was lost" in line for line in said) == 3
+
+
 def test_what_the_work_itself_raises_is_raised():
     def broken(common, part):
         raise AssertionError
