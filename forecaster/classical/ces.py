@@ -402,15 +402,15 @@ def _closer(
     - ``steps``: the first steps to the sides, by parameter
     """
     size = problem.form.parameters
-    forwards = np.eye(size)
+    low, high, forwards = LOWEST[:size], HIGHEST[:size], np.eye(size)
     one, other = np.triu_indices(size, 1)
     sides = np.concatenate([forwards, -forwards, forwards[one] + forwards[other]])
     step = np.tile(steps, (len(parameters), 1))
     for _ in range(rounds):
-        tried = _bounded(parameters[:, None] + step[:, None] * sides)
+        tried = np.clip(parameters[:, None] + step[:, None] * sides, low, high)
         around = problem.squares(tried)
         moves = _downhill(best, around, size)
-        downhill = _bounded(parameters + step * moves)[:, None]
+        downhill = np.clip(parameters + step * moves, low, high)[:, None]
         tried = np.concatenate([tried, downhill], axis=1)
         below = problem.squares(downhill)
         squares = np.concatenate([around, below], axis=1)
@@ -438,11 +438,6 @@ def grid_of(form: CesForm, partial: ByParameter | None) -> Parameters:
     axes = (_REAL, _IMAGINARY, _SEASONAL)[: form.parameters]
     points = np.array(list(itertools.product(*axes)))[None]
     return points[:, is_stable(form, points, np.array([form.fewest]))[0]]
-
-
-def _bounded(parameters: np.ndarray) -> np.ndarray:
-    size = parameters.shape[-1]
-    return np.clip(parameters, LOWEST[:size], HIGHEST[:size])
 
 
 def _downhill(

@@ -31,17 +31,12 @@ MOST_SEASON = 24
 """Steps in the longest season that these models take: longer ones have too many initial states."""
 
 Season: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_SEASON)]
-_GRID = {
-    "level": (0.02, 0.1, 0.2, 0.35, 0.55, 0.8, 0.98),
-    "trend": (0.02, 0.1, 0.3),
-    "damping": (0.85, 0.95),
-    "season": (0.02, 0.1, 0.3),
-}
-_BOUNDS = {
-    "level": (1e-4, 0.9999),
-    "trend": (1e-4, 0.9999),
-    "damping": (0.8, 0.98),
-    "season": (1e-4, 0.9999),
+_SHARE = 1e-4, 0.9999
+_PARAMETERS = {  # what is tried of each, and its least and greatest value
+    "level": ((0.02, 0.1, 0.2, 0.35, 0.55, 0.8, 0.98), _SHARE),
+    "trend": ((0.02, 0.1, 0.3), _SHARE),
+    "damping": ((0.85, 0.95), (0.8, 0.98)),
+    "season": ((0.02, 0.1, 0.3), _SHARE),
 }
 _TRENDS: tuple[Literal["none", "additive", "damped"], ...] = ("none", "additive", "damped")
 
@@ -80,11 +75,11 @@ class Form(NamedTuple):
 
     def grid(self) -> Parameters:
         """Return the parameters that are tried on every series."""
-        return np.array(list(itertools.product(*(_GRID[name] for name in self.names))))
+        return np.array([*itertools.product(*(_PARAMETERS[name][0] for name in self.names))])
 
     def bounds(self) -> Float[np.ndarray, "parameter 2"]:
         """Return the least and the greatest value of each parameter."""
-        return np.array([_BOUNDS[name] for name in self.names])
+        return np.array([_PARAMETERS[name][1] for name in self.names])
 
     def space(self, parameters: Parameters) -> Space:
         """Return state-space models with these parameters; states are level, trend, seasons."""

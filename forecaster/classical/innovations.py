@@ -9,9 +9,9 @@ For given parameters the errors are linear in the values and in the initial stat
 
     e = L y - X x0,    L lower triangular and Toeplitz,    X[t] = w' D^(t-1),    D = F - g w'
 
-Neither L nor X depends on the series. So a grid of parameters is tried on all series by matrix
-products, and the best initial state of each is a least-squares solution: the likelihood with the
-initial state concentrated out, exactly, without starting values.
+Neither L nor X depends on the series. So a grid of parameters is tried on all series by Fourier
+transforms and matrix products, and the best initial state of each is a least-squares solution: the
+likelihood with the initial state concentrated out, exactly, without starting values.
 
 Products are made in blocks of one size, which depends on a series' length alone. So the bits of one
 series do not depend on which others are fitted beside it.
@@ -23,7 +23,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.lib.stride_tricks import as_strided
 
 Values: TypeAlias = Float[np.ndarray, "series time"]
 Lengths: TypeAlias = Int[np.ndarray, " series"]
@@ -31,8 +30,6 @@ Parameters: TypeAlias = Float[np.ndarray, "model parameter"]
 Bounds: TypeAlias = Float[np.ndarray, "parameter 2"]
 
 _RIDGE = 1e-9  # added to the diagonal: keeps states small that a short series does not show
-_DIRECT = 128  # steps up to which a matrix product is faster than a Fourier transform
-_OWN_DIRECT = 24  # the same, for a matrix of each series' own, which must be made, too
 _BLOCK = 2**18  # multiplications of a matrix product; BLAS spreads larger ones over threads
 _MOST_ROWS = 256  # series in such a product, however short
 _TOGETHER = 8  # series of one length whose initial states are solved for at once
@@ -131,12 +128,11 @@ def squares_on_grid(
     out = np.empty((len(values), len(response)))
     for begin in range(0, len(response), _MODELS):
         models = slice(begin, begin + _MODELS)
-        filtered = _filter(response[models])
         inverse = np.linalg.inv(_with_ridge(_grams(regressors[models], unique)))
         for row in range(0, len(values), block):
             rows = slice(row, row + block)
             seen = np.arange(steps) < lengths[rows, None]
-            errors = filtered(values[rows]) * seen
+            errors = _convolved(response[models, None], values[rows]) * seen
             along = np.matmul(errors, regressors[models])
             squares = (errors**2).sum(2) - _explained(along, inverse, which[rows])
             out[rows, models] = np.maximum(squares, _LEAST).T
@@ -168,17 +164,12 @@ def _explained(
     return explained
 
 
-def _filter(
-    response: Float[np.ndarray, "model time"],
-) -> Callable[[Values], Float[np.ndarray, "model series time"]]:
-    """Return the convolution of series with the response of each model, cut to their length."""
-    steps = response.shape[1]
-    if steps <= _DIRECT:
-        toeplitz = _toeplitz(response).swapaxes(1, 2)
-        return lambda values: np.matmul(values, toeplitz)
+def _convolved(response: np.ndarray, values: Values) -> Float[np.ndarray, "*model series time"]:
+    """Return the convolution of series with responses, cut to their length."""
+    steps = values.shape[-1]
     size = 2 * steps  # so that the end does not echo at the beginning
-    transformed = np.fft.rfft(response, size)[:, None]
-    return lambda values: np.fft.irfft(np.fft.rfft(values, size) * transformed, size)[..., :steps]
+    product = np.fft.rfft(response, size) * np.fft.rfft(values, size)
+    return np.fft.irfft(product, size)[..., :steps]
 
 
 def squares_of(
@@ -191,7 +182,7 @@ def squares_of(
     steps = values.shape[1]
     regressors, response = _regressors(space, steps)
     seen = np.arange(steps) < lengths[:, None]
-    errors = _own_filter(response, values) * seen  # from an initial state of zero
+    errors = _convolved(response, values) * seen  # from an initial state of zero
     regressors = regressors * seen[:, :, None]
     along = np.matmul(errors[:, None], regressors)[:, 0]
     gram = _with_ridge(np.matmul(regressors.swapaxes(1, 2), regressors))
@@ -239,26 +230,6 @@ def _regressors(space: Space, steps: int) -> tuple[np.ndarray, np.ndarray]:
     response = np.ones((len(turned), steps))
     response[:, 1:] = -np.matmul(rows[:, :-1], space.gain[:, :, None])[:, :, 0]
     return rows @ space.free, response
-
-
-def _toeplitz(column: Float[np.ndarray, "model time"]) -> Float[np.ndarray, "model time time"]:
-    """Return lower triangular Toeplitz matrices from their first columns."""
-    models, steps = column.shape
-    padded = np.zeros((models, 2 * steps - 1))
-    padded[:, steps - 1 :] = column
-    model, item = padded.strides
-    view = as_strided(padded[:, steps - 1 :], (models, steps, steps), (model, item, -item))
-    return np.ascontiguousarray(view)
-
-
-def _own_filter(response: Values, values: Values) -> Values:
-    """Return the convolution of each series with a response of its own, cut to its length."""
-    steps = values.shape[1]
-    if steps <= _OWN_DIRECT:
-        return np.matmul(_toeplitz(response), values[:, :, None])[:, :, 0]
-    size = 2 * steps
-    product = np.fft.rfft(response, size) * np.fft.rfft(values, size)
-    return np.fft.irfft(product, size)[:, :steps]
 
 
 def _grams(regressors: np.ndarray, lengths: Lengths) -> Float[np.ndarray, "model length free free"]:
