@@ -36,9 +36,9 @@ def check_arrays(series: Mapping[str, object]) -> None:
         except (TypeError, ValueError) as error:
             raise wrong_argument("series", {name: parts}, expected) from error
         check_names(f"series {name!r}: channels", channels, "the names of the channels")
-        if not isinstance(times, np.ndarray) or times.dtype.kind not in "iuM" or times.ndim != 1:
+        if not _is_array_of(times, "iuM") or times.ndim != 1:
             raise wrong_argument(f"series {name!r}: times", times, "an array of dates or counters")
-        if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
+        if not _is_array_of(values, "biuf"):
             raise wrong_argument(f"series {name!r}: values", values, "an array of real numbers")
         if values.shape != (rows := len(times), len(channels)):
             raise DataError(
@@ -47,6 +47,10 @@ def check_arrays(series: Mapping[str, object]) -> None:
             )
         if (times[1:] < times[:-1]).any():
             raise DataError(f"series {name!r}: its times are not sorted; sort its rows by time")
+
+
+def _is_array_of(value: object, kinds: str) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in kinds
 
 
 def stack(
