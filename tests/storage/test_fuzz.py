@@ -138,8 +138,8 @@ def test_a_changed_run_forecasts_or_is_named(original, panel, tmp_path, unchecke
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda frame: frame.assign(mae_relative_to_naive="x"), "mae_relative_to_naive: expected"),
-        (lambda frame: frame.assign(shard=0.5), "shard: expected whole numbers; got float64"),
+        (lambda frame: frame.assign(mae_relative_to_naive="x"), "could not convert string"),
+        (lambda frame: frame.assign(shard=0.5), "Cannot cast array data"),
         (lambda frame: frame.assign(shard=1 - frame["shard"].abs()), "no network in the shard"),
     ],
 )

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_integer_dtype, is_numeric_dtype
 
 from forecaster.errors import DamagedModel, Skipped, skipped_frame, skipped_from_json
 from forecaster.files import read_parquet_file
@@ -28,7 +28,6 @@ SHARDS = "shards"
 _INDEX = "index.parquet"
 _SAME = ("config", "channels", "target", "frequency", "transform")  # of all shards
 _SKIPPED = -1  # in place of a shard's number
-_MOST = 1_000_000  # shards
 _KEYS = ("unique_id", "shard", "kind", "needed", "reason", "skipped")
 _ERRORS = ("mae_relative_to_naive", "mae_relative_to_seasonal_naive")
 
@@ -69,40 +68,26 @@ def read_index(folder: Path, rest: dict[str, Any]) -> Index:
     if hashlib.sha256(raw).hexdigest() != rest.get("index_sha256"):
         raise DamagedModel(f"{path}: damaged; its content is not what was saved. {ADVICE}")
     try:
-        shards = rest.get("shards")
-        if type(shards) is not int or not 0 < shards <= _MOST:
-            raise ValueError(f"shards: expected a number of them; got {shards!r}")
-        return _index_of(raw, folder, shards)
+        table = read_parquet_file(raw).to_pandas()
+        shard, shards = table["shard"].to_numpy().astype(int, casting="same_kind"), rest["shards"]
+        there, gone = table[shard >= 0], table[shard < 0]
+        ids = msgspec.convert(there["unique_id"].tolist(), tuple[str, ...])
+        if len(set(ids)) < len(ids):
+            raise ValueError("index: a series is there twice")
+        # Each shard holds a series or more.
+        if type(shards) is not int or not 0 <= shard.max(initial=-1) < shards <= len(ids):
+            raise ValueError(f"index: expected series, each in one of the shards; got {shards!r}")
+        report = there.drop(columns=[name for name in _KEYS if name in there])
+        report = report.set_index(pd.Index(ids, name="unique_id"))
+        skipped = zip(gone["unique_id"], gone["skipped"].map(json.loads), strict=True)
+        return Index(
+            tuple(folder / SHARDS / shard_name(number) for number in range(shards)), ids,
+            shard[shard >= 0], skipped_from_json(dict(skipped)),
+            report.astype(dict.fromkeys(_ERRORS, float)),
+        )  # fmt: skip
     except Exception as error:  # the file may contain anything
         reason = shortened(error)
         raise DamagedModel(f"{path}: not a list of series: {reason}. {ADVICE}") from error
-
-
-def _index_of(raw: bytes, folder: Path, shards: int) -> Index:
-    """Return the index in the bytes of a Parquet file. Raises ValueError when it is none."""
-    table = read_parquet_file(raw).to_pandas()
-    if not is_integer_dtype(table["shard"]):
-        raise ValueError(f"index: shard: expected whole numbers; got {table['shard'].dtype}")
-    if shards > len(table):  # each holds a series or more
-        raise ValueError(
-            f"shards: expected at most {len(table)}, the number of series; got {shards}"
-        )
-    there, gone = table[table["shard"] >= 0], table[table["shard"] < 0]
-    if not len(there) or there["shard"].max() >= shards:
-        raise ValueError("index: expected series, each in one of the shards")
-    ids = tuple(there["unique_id"].tolist())
-    if len(set(ids)) < len(ids):
-        raise ValueError("index: a series is there twice")
-    for name in _ERRORS:
-        if not there[name].isna().all() and not is_numeric_dtype(there[name]):
-            raise ValueError(f"index: {name}: expected numbers; got {there[name].dtype}")
-    report = there.drop(columns=[name for name in _KEYS if name in there])
-    report = report.set_index(pd.Index(ids, name="unique_id")).astype(dict.fromkeys(_ERRORS, float))
-    folders = tuple(folder / SHARDS / shard_name(number) for number in range(shards))
-    skipped = zip(gone["unique_id"], gone["skipped"].map(json.loads), strict=True)
-    return Index(
-        folders, ids, there["shard"].to_numpy(), skipped_from_json(dict(skipped)), report
-    )  # fmt: skip
 
 
 def write_index(
