@@ -2,13 +2,11 @@
 
 import dataclasses
 import re
-import subprocess
-import sys
 
 import pytest
 
 from forecaster.errors import Kind, ModelError, Skipped, UsageError
-from forecaster.files import Home, is_held
+from forecaster.files import FolderLock, Home, is_held
 from forecaster.forecasting.config import Config
 from forecaster.ingest import CovariateFiles, Store, ingest, masked_rows, open_source
 from forecaster.storage import (
@@ -146,41 +144,20 @@ def test_several_are_named_and_each_can_be_had_by_its_name(home, request_):
         discard(home, "x")
 
 
-HOLD = """
-import sys, time
-from pathlib import Path
-from forecaster.files import FolderLock
-lock = FolderLock(Path(sys.argv[1]))
-assert lock.try_acquire()
-print("held", flush=True)
-time.sleep(60)
-"""
-
-
-def held_by_another(folder) -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout and process.stdout.readline() == "held\n"
-    return process
-
-
-def test_one_that_is_running_is_left_alone_until_its_process_is_gone(home, request_):
+def test_one_that_is_running_is_left_alone_until_its_lock_is_free(home, request_):
     begun = begin(home, request_)
-    process = held_by_another(begun.folder)
-    try:
-        for name in (None, begun.name):
-            with refuses(UsageError):
-                find(home, name)
+    lock = FolderLock(begun.folder)
+    assert lock.try_acquire()
+    for name in (None, begun.name):
         with refuses(UsageError):
-            discard(home, begun.name)
-        assert unfinished_fits(home)[0].running
-    finally:
-        process.kill()
-        process.wait()
+            find(home, name)
+    with refuses(UsageError):
+        discard(home, begun.name)
+    assert unfinished_fits(home)[0].running
+    lock.release()
     assert not unfinished_fits(home)[0].running
     with UnfinishedFit.find(home):
-        assert unfinished_fits(home)[0].running  # in this process
+        assert unfinished_fits(home)[0].running
 
 
 def test_a_later_fit_names_what_it_keeps(home, request_):
