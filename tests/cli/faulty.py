@@ -181,7 +181,7 @@ class Move(Ingest):
     def prepare(self, folder):
         super().prepare(folder)
         (store,) = Home(folder / "home").stores()
-        as_version(3, store)
+        as_version(2, store)
 
 
 COMMANDS: dict[str, type[Command]] = {

@@ -6,13 +6,14 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pandas as pd
 
 from forecaster.files import INDEX, OLDER_INDEX
 from forecaster.ingest import Store
-from forecaster.ingest.store.index import Index
+from forecaster.ingest.store.index import Index, SeriesEntry
 from forecaster.ingest.store.series_file import encode
 
 TABLES = """
@@ -50,9 +51,12 @@ def as_bytes(index: Index) -> bytes:
 
 
 def as_version(version: int, folder: Path) -> None:
-    """Put an index as version 3 or 4 wrote it in place of a store's index."""
+    """Put an index as version 1, 2, 3 or 4 wrote it in place of a store's index."""
     index = Index.read(folder / INDEX)
     (folder / INDEX).unlink()
+    if version < 3:
+        (folder / INDEX).write_text({1: _version_1, 2: _version_2}[version](index))
+        return
     with contextlib.closing(sqlite3.connect(folder / OLDER_INDEX)) as connection:
         connection.executescript(TABLES)
         _fill(connection, index)
@@ -88,3 +92,34 @@ def with_corrections(folder: Path, **files: object) -> None:
     """Write the files in which version 3 kept corrections, such as ``renames``."""
     for name, content in files.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def _version_1(index: Index) -> str:
+    series = {name: dict(list(_set(entry).items())[:5]) for name, entry in index.series.items()}
+    return json.dumps({"schema": 1, "source": index.source, "series": series}, indent=1)
+
+
+def _version_2(index: Index) -> str:
+    """A line for each series, and a hash of the file in which the hash counts as zeros."""
+    quality: dict[str, Any] | None = None
+    if index.quality is not None:
+        file, sha256, of = index.quality
+        quality = {"file": file, "sha256": sha256, "of": of, "series": index.counts}
+    lines = (f"  {json.dumps(n)}: {json.dumps(_set(e))}" for n, e in index.series.items())
+    aside = [dict(zip(one._fields[:4], one[:4], strict=True)) for one in index.quarantine]
+    parts = {
+        "sha256": json.dumps("0" * 64),
+        "schema": "2",
+        "source": json.dumps(index.source),
+        "series": "{\n" + ",\n".join(lines) + "\n }" if len(index.series) else "{}",
+        "origin": json.dumps(index.origin and index.origin._asdict()),
+        "quality": json.dumps(quality),
+        "quarantine": json.dumps(aside),
+    }
+    text = "{\n" + ",\n".join(f' "{key}": {value}' for key, value in parts.items()) + "\n}"
+    return text.replace("0" * 64, hashlib.sha256(text.encode()).hexdigest(), 1)
+
+
+def _set(entry: SeriesEntry) -> dict[str, Any]:
+    """The fields of an entry that are not as by default."""
+    return msgspec.to_builtins(entry)

@@ -10,6 +10,7 @@ from forecaster.files import INDEX
 from forecaster.ingest.store.corrections import Adjustment, Corrections
 from forecaster.ingest.store.index import (
     Index,
+    NotRebuilt,
     Origin,
     Quality,
     Quarantined,
@@ -93,4 +94,10 @@ def test_what_strangers_have_put_in_an_index_is_refused(path, index, change):
     """Somebody who can compute the hash."""
     path.write_bytes(as_bytes(msgspec.to_builtins(index) | change))
     with refuses(StoreError):
+        Index.read(path)
+
+
+def test_a_newer_one_is_refused(path, index):
+    path.write_bytes(as_bytes(msgspec.to_builtins(index) | {"schema": 6, "series": "other"}))
+    with refuses(NotRebuilt):
         Index.read(path)

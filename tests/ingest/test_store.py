@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forecaster.errors import DataError, Kind, Skipped, StoreError
+from forecaster.errors import DataError, Kind, Skipped, StoreError, WriteError
 from forecaster.files import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources.source import Fetched
@@ -141,6 +141,22 @@ def test_series_that_fail_are_named(tmp_path):
     assert arrived.skipped == {"GE": Skipped(Kind.NOT_LOADED, detail="no such company")}
     with refuses(DataError):
         ingest(Home(tmp_path), Failing(None), ["GE"])
+
+
+def test_a_full_disk_leaves_the_old_state(tmp_path, store, monkeypatch):
+    before = store.read(["KO"])
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with refuses(WriteError):
+            ingest(Home(tmp_path), Failing(None), ["AAPL"])
+    again = Store.open(Home(tmp_path), "simulated")
+    pd.testing.assert_frame_equal(again.read(["KO"]), before)
+    again.read(["AAPL"])
+    assert not [p for p in again.folder.iterdir() if p.name.startswith(".tmp")]
 
 
 @given(st.text(min_size=1, max_size=300))

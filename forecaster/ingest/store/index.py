@@ -1,8 +1,7 @@
 """Read and write the index of a price store: one JSON file, which is written whole.
 
 It begins with the SHA-256 of all that follows, since a flipped byte would otherwise go unnoticed.
-Versions 3 and 4 had another form, see :mod:`forecaster.ingest.store.older`; earlier ones are
-refused.
+Versions 1 to 4 had other forms, see :mod:`forecaster.ingest.store.older`.
 """
 
 import hashlib
@@ -116,14 +115,14 @@ class Index(msgspec.Struct):
         """Read an index of this version.
 
         Raises FileNotFoundError if there is none, StoreError if it is damaged, NotRebuilt if it
-        belongs to another version.
+        belongs to a newer version.
         """
         try:
             raw = read_plain(path)
-            content = json.loads(raw)
-            check_version(path, content["schema"], SCHEMA)
             if _hashed(raw[_HASH_ENDS:]) != raw:
                 raise ValueError("its content is not what was written")
+            content = json.loads(b"{" + raw[_HASH_ENDS + 2 :])
+            check_version(path, content["schema"], SCHEMA)
             return msgspec.convert(content, Index)
         except FileNotFoundError:
             raise
@@ -194,26 +193,23 @@ def _hashed(rest: bytes) -> bytes:
     return _BEGIN + hashlib.sha256(rest).hexdigest().encode() + rest
 
 
-def begins_like_an_index(path: Path) -> bool:
+def begins_like_an_index(path: Path, *, of_this_version: bool = False) -> bool:
     """Return whether a file begins like an index; other programs may use the same file name."""
+    begins = _BEGIN if of_this_version else (_BEGIN, _VERSION_2, _SQLITE)
     try:
         with path.open("rb") as file:
-            return file.read(20).startswith((_BEGIN, _VERSION_2, _SQLITE))
+            return file.read(20).startswith(begins)
     except OSError:
         return False
 
 
-def check_version(path: Path, version: int, *known: int) -> None:
-    """Raise NotRebuilt for a store of a version that this program does not read."""
-    if version in known:
-        return
-    does = f"{path}: written in version {version} of the store; this program reads versions 3 to"
-    if version > SCHEMA:
-        raise NotRebuilt(f"{does} {SCHEMA}. Update forecaster, or choose another --home")
-    raise NotRebuilt(
-        f"{does} {SCHEMA}. Its rows are Parquet files: move the folder elsewhere, ingest again, "
-        "and read what the source has no longer by `forecaster ingest --source files:FOLDER`"
-    )
+def check_version(path: Path, version: int, newest: int) -> None:
+    """Raise NotRebuilt for a store of a version that this program does not know."""
+    if version > newest:
+        raise NotRebuilt(
+            f"{path}: written in version {version} of the store; this program reads versions up to "
+            f"{SCHEMA}. Update forecaster, or choose another --home"
+        )
 
 
 def damaged(path: Path, why: object) -> StoreError:

@@ -194,7 +194,8 @@ class Store:
         self._replaced = self._replaced or set()
         self.commit()
         for path in left:
-            atomic.remove_file(path)
+            if path.name != INDEX:
+                atomic.remove_file(path)
 
     def correct(self, name: str, corrections: Corrections) -> None:
         """Give a stored series other corrections.
@@ -457,10 +458,10 @@ def is_store(folder: Path) -> bool:
 def _read_index(folder: Path) -> Index:
     """Read a store's index, also that of an older version; errors as in :meth:`Index.read`."""
     path = folder / INDEX
-    for read, of in ((Index.read, path), (older.read_index, folder)):
-        with contextlib.suppress(FileNotFoundError):
-            return read(of)
-    return Index.read(path)  # it was converted meanwhile, or is not there
+    if not begins_like_an_index(path, of_this_version=True):
+        with contextlib.suppress(FileNotFoundError):  # it was converted meanwhile, or is not there
+            return older.read_index(folder)
+    return Index.read(path)
 
 
 def _stems(files: Iterable[str]) -> set[str]:
