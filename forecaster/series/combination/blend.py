@@ -2,7 +2,8 @@
 
 The weights are a power of the inverse mean errors (Bates & Granger 1969, Operational Research
 Quarterly 20; powers above one: Stock & Watson 2004, Journal of Forecasting 23), and the size of the
-blend's errors grows as a power of the step ahead. Both are a series' own, drawn to its panel's.
+blend's errors grows as a power of the step ahead. Weights and sizes are a series' own, drawn to its
+panel's; the power is the panel's.
 """
 
 import functools
