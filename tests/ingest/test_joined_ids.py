@@ -72,15 +72,15 @@ def test_covariate_files_join_the_same_columns(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({}, r"dates repeat.*got 'store' \(text\), 'item' \(text\).*id=NAME or id=NAME\+NAME"),
-        ({"id_col": "item"}, "more than one row for 2024-01-01"),
-        ({"id_col": ["store", "shop"]}, "no column 'shop', which should name the series together"),
+        {},
+        {"id_col": "item"},
+        {"id_col": ["store", "shop"]},
     ],
 )  # fmt: skip
-def test_columns_that_name_the_series_have_to_be_named(options, message):
-    with pytest.raises(DataError, match=message):
+def test_columns_that_name_the_series_have_to_be_named(options):
+    with refuses(DataError):
         fc.load_panel(retail(), time_col="day", target_col="sales", **options)
 
 

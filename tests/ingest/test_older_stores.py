@@ -192,13 +192,11 @@ def test_a_conversion_that_is_killed_or_fails_loses_nothing(version_3, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
-    [({"renaming": ["AAA", "NEW"]}, "interrupted while it renamed a ticker"),
-     ({"adjustments": []}, r"adjustments\.json, or .*: cannot be read: .*; remove it")],
-)  # fmt: skip
-def test_what_version_3_left_unfinished_or_damaged_is_named_and_stays(version_3, files, said):
+    "files", [{"renaming": ["AAA", "NEW"]}, {"adjustments": []}], ids=["renaming", "adjustments"]
+)
+def test_what_version_3_left_unfinished_or_damaged_is_named_and_stays(version_3, files):
     with_corrections(version_3.folder, **files)
-    with pytest.raises(NotRebuilt, match=said), version_3.locked():
+    with refuses(NotRebuilt), version_3.locked():
         pass
     assert (version_3.folder / OLDER_INDEX).exists()
 

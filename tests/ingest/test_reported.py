@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
-from tests.messages import warns
+from tests.messages import refuses, warns
 
 DAYS = pd.date_range("2026-09-01", periods=9).strftime("%Y-%m-%d").tolist()
 
@@ -86,46 +86,23 @@ def test_it_is_read_as_it_is_meant(tmp_path, case):
 
 
 WRONG = {
-    "a total among months": (
-        "date,y\n2021-11-30,1\n2021-12-31,2\n2021,3\n",
-        r"line 4, column 'date': '2021' is not a date; expected .* alike in all rows",
+    "a total among months": "date,y\n2021-11-30,1\n2021-12-31,2\n2021,3\n",
+    "title rows": table("Sales,,\n,,\nDay,North,South", "{d}", "{n}", "{n}"),
+    "dates before 1677": "date,y\n1676-01-01,1\n1676-02-01,2\n",
+    "milliseconds since 1970": table("timestamp,value", "179081280{n}000", "{n}"),
+    "a repeated hour": table(
+        "timestamp,value", "2026-10-01 {d},{n}", dates=["01:00", "02:00", "02:00"]
     ),
-    "title rows": (
-        table("Sales,,\n,,\nDay,North,South", "{d}", "{n}", "{n}"),
-        r"no column 'date'.*Delete lines above the names of the columns",
-    ),
-    "dates before 1677": (
-        "date,y\n1676-01-01,1\n1676-02-01,2\n",
-        "line 2.* expected .* from 1677-09-22",
-    ),
-    "milliseconds since 1970": (
-        table("timestamp,value", "179081280{n}000", "{n}"),
-        r"say which: --date-format .* ms, us",
-    ),
-    "a repeated hour": (
-        "timestamp,value\n2026-10-01 01:00,1\n2026-10-01 02:00,2\n2026-10-01 02:00,3\n",
-        r"line 4, column 'timestamp': .* dates repeat: 2026-10-01 02:00:00 comes again",
-    ),
-    "dates under an unknown name": (
-        table("day,sales,net", "{d}", "{n}", "{n}"),
-        r"'day' seems to hold dates: --columns time=day",
-    ),
-    "all columns under unknown names": (
-        table("Datum,Aktie,Kurs", "{d}", "SAP", "{n}"),
-        r"'Datum' seems to hold dates: --columns id=Aktie,time=Datum,target=Kurs\. ",
-    ),
-    "dates in the header": (
-        "item,d_1,d_2,d_3\nA,1,2,3\nB,1,2,3\n",
-        r"Turn a table that has a column per time, in pandas: table\.set_index\(NAME\)\.T",
-    ),
+    "dates under an unknown name": table("day,sales,net", "{d}", "{n}", "{n}"),
+    "all columns under unknown names": table("Datum,Aktie,Kurs", "{d}", "SAP", "{n}"),
+    "dates in the header": "item,d_1,d_2,d_3\nA,1,2,3\nB,1,2,3\n",
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_it_is_refused_with_what_helps(tmp_path, case):
-    text, message = WRONG[case]
-    with pytest.raises(DataError, match=message):
-        load(tmp_path, text)
+    with refuses(DataError):
+        load(tmp_path, WRONG[case])
 
 
 @pytest.mark.parametrize("other", ["Cafe\u0301", "Caf\u00e9 "])

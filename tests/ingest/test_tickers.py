@@ -112,69 +112,69 @@ def test_any_names_may_be_grouped_and_weighted(tmp_path):
 
 
 OF_ANY = [
-    (b"PAR1\x00\x15\x04", "not a text file"),
-    ("AAPL".encode("utf-16"), "not a text file.*Save it as"),
-    ('ticker,group,start,end\nAAPL,"Tech,2020-01-01,\n', "line 2: cannot be split.*Close the qu"),
-    ("ticker,group,start,end\nAAPL," + "T" * 200_000, "line 2: cannot be split into cells"),
+    b"PAR1\x00\x15\x04",
+    "AAPL".encode("utf-16"),
+    'ticker,group,start,end\nAAPL,"Tech,2020-01-01,\n',
+    "ticker,group,start,end\nAAPL," + "T" * 200_000,
 ]
 OF_UNIVERSES = [
-    ("", "no ticker in it; expected one a line"),
-    ("# only a comment\n", "no ticker in it"),
-    ("AAPL\n\n../../etc/passwd\n", r"line 3: '../../etc/passwd' cannot be a ticker"),
-    ("AAPL\n" + "A" * 10_000, "line 2: 'AAAAA"),
-    ("A\x1b[31m", "line 1"),
-    ("AAPL\tApple Inc\nKO\tCoca Cola", "line 1: looks like a table, but no column is called"),
-    ("ÄÖ", "line 1"),
+    "",
+    "# only a comment\n",
+    "AAPL\n\n../../etc/passwd\n",
+    "AAPL\n" + "A" * 10_000,
+    "A\x1b[31m",
+    "AAPL\tApple Inc\nKO\tCoca Cola",
+    "ÄÖ",
 ]
 OF_MEMBERS = [
-    ("ticker,start,end\nAAPL,yesterday,\n", r"line 2: 'yesterday' is not a date"),
-    ("ticker,start,end\nAAPL,2001-01-01,2000-01-01\n", r"line 2: AAPL ends before it starts"),
-    ("ticker,start,end\n../x,2001-01-01,\n", r"line 2: '../x' cannot be a ticker"),
-    ("ticker,start,end\n", "no ticker in it"),
-    ("ticker,start,end\nKO\n", "line 2: '' is not a date"),
+    "ticker,start,end\nAAPL,yesterday,\n",
+    "ticker,start,end\nAAPL,2001-01-01,2000-01-01\n",
+    "ticker,start,end\n../x,2001-01-01,\n",
+    "ticker,start,end\n",
+    "ticker,start,end\nKO\n",
     # Dates under another header would make it a list of today's members.
-    ("ticker,delisted\nAAPL,\nENE,2001-12-02\n", "column 'delisted' beside the tickers"),
-    ("year,tickers\n2000,ENE\n", "column 'year' beside the tickers"),
-    ("ticker,start,x\nENE,2000-01-03,2001-12-02\n", "column 'start' beside the tick"),
-    ("ticker;end\nAAPL;2000-01-03\n", "column 'end' .*; expected ticker,start,end, a row for"),
-    ("2000-01-03,AAPL\n", "no header says .*; expected tickers only, or a header ticker,"),
-    ("date;members\n20000103;AAPL\n", "line 2: '20000103' is a date"),
+    "ticker,delisted\nAAPL,\nENE,2001-12-02\n",
+    "year,tickers\n2000,ENE\n",
+    "ticker,start,x\nENE,2000-01-03,2001-12-02\n",
+    "ticker;end\nAAPL;2000-01-03\n",
+    "2000-01-03,AAPL\n",
+    "date;members\n20000103;AAPL\n",
 ]
 OF_GROUPS = [
-    ("", "nothing in it; expected a header ticker,group"),
-    ("AAPL,Tech\n", "the columns are AAPL, Tech; expected a header ticker,group"),
-    ("ticker,sector\nAAPL,Tech\n", "the columns are ticker, sector; expected"),
-    ("ticker,group\nAAPL,\n", "no ticker with a group"),
-    ("ticker,group\n,Tech\n", "line 2: no ticker; expected"),
-    ("ticker,group\nBRK-B,Banks\nAAPL,Tech\nbrk.b,Funds\n",
-     "line 4: brk.b is in 'Funds', but in 'Banks' on line 2; expected one group"),
+    "",
+    "AAPL,Tech\n",
+    "ticker,sector\nAAPL,Tech\n",
+    "ticker,group\nAAPL,\n",
+    "ticker,group\n,Tech\n",
+    "ticker,group\nBRK-B,Banks\nAAPL,Tech\nbrk.b,Funds\n",
 ]  # fmt: skip
 OF_WEIGHTS = [
-    ("ticker,group,weight\nA,x,0\n", "line 2: weight: expected a number other than 0"),
-    ("ticker,group,weight\nA,x\n", "line 2: weight: expected .* got ''"),
-    ("ticker,group,weight\nA,x,nan\n", "got 'nan'"),
-    ("ticker,group\nA,x\na,x\n", "line 3: a is twice in 'x'"),
-    ("ticker,weight\nA,1\n", "the columns are ticker, weight; expected"),
-    ("ticker,group,shares,weight\nA,x,3,1\n", "column 'shares': expected .*weight.*leave it out"),
-    ("ticker,group,weight,weight\nA,x,3,1\n", "column 'weight' is twice in the header"),
-    ("ticker,group\nA,x\nB,\n", "line 3: B has no group"),
-    ("ticker,group\n", "no ticker in it"),
+    "ticker,group,weight\nA,x,0\n",
+    "ticker,group,weight\nA,x\n",
+    "ticker,group,weight\nA,x,nan\n",
+    "ticker,group\nA,x\na,x\n",
+    "ticker,weight\nA,1\n",
+    "ticker,group,shares,weight\nA,x,3,1\n",
+    "ticker,group,weight,weight\nA,x,3,1\n",
+    "ticker,group\nA,x\nB,\n",
+    "ticker,group\n",
 ]
 
 
 @pytest.mark.parametrize(
-    ("read", "raw", "said"),
+    ("read", "raw"),
     [
-        *((read, *one) for one in OF_ANY for read in (read_universe, read_membership, read_groups)),
-        *((read_universe, *one) for one in OF_UNIVERSES),
-        *((lambda path: read_membership(path) or read_universe(path), *one) for one in OF_MEMBERS),
-        *((read_groups, *one) for one in OF_GROUPS),
-        *((read_weights, *one) for one in OF_WEIGHTS),
+        *((read, one) for one in OF_ANY for read in (read_universe, read_membership, read_groups)),
+        *((read_universe, one) for one in OF_UNIVERSES),
+        *((lambda path: read_membership(path) or read_universe(path), one) for one in OF_MEMBERS),
+        *((read_groups, one) for one in OF_GROUPS),
+        *((read_weights, one) for one in OF_WEIGHTS),
     ],
+    ids=lambda value: value[:60] if isinstance(value, str) else None,
 )
-def test_what_cannot_be_understood_is_refused_with_its_place(tmp_path, read, raw, said):
+def test_what_cannot_be_understood_is_refused_with_its_place(tmp_path, read, raw):
     path = write(tmp_path, raw)
-    with pytest.raises(UsageError, match=said) as caught:
+    with refuses(UsageError) as caught:
         read(path)
     assert str(path) in str(caught.value) and len(str(caught.value)) < 400
 
@@ -231,9 +231,6 @@ def test_tickers_may_be_named_themselves(tmp_path, monkeypatch):
     assert listed_tickers("AAPL,KO") is None and read_universe("AAPL,KO") == ["IBM"]
     (tmp_path / "KO").mkdir()  # a folder does not
     assert listed_tickers("KO") == ["KO"]
-    for text, said in {
-        "DOW30": r"'DOW30' is not a file; .* Did you mean dow30\.txt",
-        "A,../b": r"'A,../b' is neither a file nor a list of tickers: '../b",
-    }.items():
-        with pytest.raises(UsageError, match=said):
+    for text in ("DOW30", "A,../b"):
+        with refuses(UsageError):
             listed_tickers(text)

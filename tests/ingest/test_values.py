@@ -1,7 +1,6 @@
 """What is no finite real number in a column of numbers is an error, never a row less."""
 
 import decimal
-import re
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,7 @@ def load_as(ending: str, frame: pd.DataFrame, folder: Path, **options: Any) -> P
 def test_an_infinite_number_in_a_file_is_an_error(tmp_path, column, written):
     frame = prices(**{column: ["1.5", written, "2.5"]})
     frame.to_csv(tmp_path / "x.csv", index=False)
-    too_large = f"x.csv, line 3, column '{column}': .*is not finite.* too large"
-    with pytest.raises(DataError, match=too_large):
+    with refuses(DataError):
         read_series(tmp_path / "x.csv")
     frame[column] = frame[column].astype(float)
     frame.to_parquet(tmp_path / "x.parquet")
@@ -149,11 +147,7 @@ def test_numbers_of_any_kind_are_numbers(numbers):
 @pytest.mark.parametrize("name", ["Currency", "ccy", "unit"])
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 def test_one_series_has_one_currency(tmp_path, ending, name):
-    message = (
-        rf"{'line 4' if ending == 'csv' else 'row 3'}, column '{name}': 'USD', but series 'A' has "
-        "'EUR' before; expected one for each series"
-    )
-    with pytest.raises(DataError, match=message):
+    with refuses(DataError):
         load_as(ending, prices(**{name: ["EUR", "EUR", "USD"]}), tmp_path)
     each = pd.concat(
         [prices(**{name: "EUR"}), prices(ticker="B", **{name: ["USD", None, "USD"]})],
@@ -193,8 +187,7 @@ WIDE = pd.DataFrame({"date": DAYS, "a": [1.0, 2, 3], "b": [1.0, 2, 3]})
 def test_a_wide_table_has_one_currency(tmp_path, ending, name, one, other):
     panel = load_as(ending, WIDE.assign(**{name: [one, None, one]}), tmp_path, wide=True)
     assert panel.ids == ("a", "b") and panel.mask.all() and not panel.skipped
-    message = f"column '{name}': '{re.escape(other)}', but .* has '{re.escape(one)}' before"
-    with pytest.raises(DataError, match=message):
+    with refuses(DataError):
         load_as(ending, WIDE.assign(**{name: [one, one, other]}), tmp_path, wide=True)
 
 
