@@ -76,15 +76,14 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
             changed: Any = {"data": data, "checkpoint": resume} | change
             run(task, **changed)
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(ValueError, match="not a checkpoint, or damaged"):
+    with refuses(ValueError):
         run(task, data, checkpoint=resume)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_more_epochs_on_resuming_are_told_as_such(tmp_path):
     make(["a"]).fit(X[:1], Y[:1], epochs=2, checkpoint=tmp_path / "c")
-    match = r"another value of epochs \(then 2, now 5\)"
-    with pytest.raises(SwarmError, match=match):
+    with refuses(SwarmError):
         resume = Checkpoint(tmp_path / "c", resume=True)
         make(["a"]).fit(X[:1], Y[:1], epochs=5, checkpoint=resume)
 

@@ -61,24 +61,26 @@ def test_a_learning_rate_of_the_optimisers_own_is_its_own(optimizer):
 
 
 @pytest.mark.parametrize(
-    ("settings", "options", "said"),
+    ("settings", "options"),
     [
-        ({}, {"batch_size": 20}, r"batch_size \(then 32, now 20\)"),
-        ({"optimizer": optax.adabelief}, {}, r"optimizer \(then adam, now adabelief\)"),
-        ({"loss": optax.huber_loss}, {}, r"loss \(then squared_error, now huber_loss\)"),
-        ({"compute_dtype": "bfloat16"}, {}, r"compute_dtype \(then None, now bfloat16\)"),
+        ({}, {"batch_size": 20}),
+        ({"optimizer": optax.adabelief}, {}),
+        ({"loss": optax.huber_loss}, {}),
+        ({"compute_dtype": "bfloat16"}, {}),
     ],
 )
-def test_a_checkpoint_of_another_training_is_not_continued(settings, options, said, tmp_path):
+def test_a_checkpoint_of_another_training_is_not_continued(settings, options, tmp_path):
     path = tmp_path / "fit"
     swarm_of(optimizer=optax.adam).fit(
         Shared(X), Shared(Y), epochs=60, checkpoint=Checkpoint(path), on_progress=stopping
     )
     other = swarm_of(**{"optimizer": optax.adam} | settings)
-    with pytest.raises(SwarmError, match=said):
+    with refuses(SwarmError) as caught:
         other.fit(
             Shared(X), Shared(Y), epochs=60, checkpoint=Checkpoint(path, resume=True), **options
         )
+    (changed,) = settings | options
+    assert f"{changed} (then " in str(caught.value)
 
 
 def test_a_task_without_a_description_is_known_by_the_names_of_its_functions(tmp_path):
@@ -140,15 +142,15 @@ def test_seeds_in_arrays_are_numbers(kind):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "said"),
+    "inputs",
     [
-        (np.where(np.arange(3) == 1, np.nan, X).astype(jnp.bfloat16), r"got nan \(bfloat16\)"),
-        (X.astype(np.float64) * 1e300, r"the bits that JAX keeps.*got \S+ \((float|int)64\)"),
-        (np.full((40, 3), 2**40 + 7), r"the bits that JAX keeps.*got \S+ \((float|int)64\)"),
+        np.where(np.arange(3) == 1, np.nan, X).astype(jnp.bfloat16),
+        X.astype(np.float64) * 1e300,
+        np.full((40, 3), 2**40 + 7),
     ],
 )
-def test_numbers_that_are_lost_on_the_way_are_refused(inputs, said):
-    with pytest.raises(SwarmError, match=said):
+def test_numbers_that_are_lost_on_the_way_are_refused(inputs):
+    with refuses(SwarmError):
         swarm_of().predict(Shared(inputs))
 
 

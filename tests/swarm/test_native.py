@@ -110,9 +110,9 @@ def test_lesser_instruction_sets_agree_too(instructions):
 def test_shapes_that_do_not_fit_are_an_error():
     kernel, bias, inputs, valid, _ = (a[0] for a in problem(2, 1, 4, 3, 2, 5))
     for wrong in ((kernel[1:], bias, inputs, valid), (kernel, bias, inputs, valid.T)):
-        with pytest.raises(ValueError, match=r"expected inputs \(T, B, F\), valid \(T, B\)"):
+        with refuses(ValueError):
             lstm(*wrong)
-    with pytest.raises(ValueError, match=r"expected a bias \(20,\); got \(19,\)"):
+    with refuses(ValueError):
         lstm(kernel, bias[1:], inputs, valid)
 
 

@@ -8,6 +8,7 @@ import optax
 import pytest
 
 from forecaster.swarm import SwarmError
+from tests.messages import refuses
 from tests.swarm.test_swarm import IDS, N, X, Y, close, make, same
 
 
@@ -45,17 +46,17 @@ def test_a_copy_draws_its_own_random_numbers(trained):
 
 
 @pytest.mark.parametrize(
-    ("names", "ids", "message"),
+    ("names", "ids"),
     [
-        (["m1", "m2", "m1"], None, "'m1' comes more than once.*ids="),
-        (["m1", "m2"], ["a"], "expected 2, one for each name; got 1"),
-        (["m1", "m2"], ["a", "a"], "ids must be unique"),
-        (["m1", "nobody"], ["a", "b"], "no member 'nobody'; there are 9"),
-        ([], None, "no members would be left"),
+        (["m1", "m2", "m1"], None),
+        (["m1", "m2"], ["a"]),
+        (["m1", "m2"], ["a", "a"]),
+        (["m1", "nobody"], ["a", "b"]),
+        ([], None),
     ],
 )
-def test_copies_without_names_are_refused(trained, names, ids, message):
-    with pytest.raises(SwarmError, match=message):
+def test_copies_without_names_are_refused(trained, names, ids):
+    with refuses(SwarmError):
         trained.select(names, ids)
 
 
