@@ -31,9 +31,9 @@ def test_one_that_came_later_is_forecast_and_named(panel, fitted, tmp_path):
     assert (of_new["LSTM-lo-80"] < of_new["LSTM"]).all()
     assert (of_new["LSTM"] < of_new["LSTM-hi-80"]).all()
     loaded = fc.load(fc.save(fitted, tmp_path / "model"))
-    with pytest.warns(ForecasterWarning, match=new):
+    with warns(ForecasterWarning):
         pd.testing.assert_frame_equal(fc.predict(loaded, panel), frame, check_exact=True)
-    with pytest.warns(ForecasterWarning, match=new):
+    with warns(ForecasterWarning):
         paths = fc.simulate(fitted, panel, 50)
     assert set(paths["unique_id"]) == set(panel.ids)
 

@@ -64,20 +64,20 @@ def test_frames_of_groups_are_read(fitted):
 
 
 @pytest.mark.parametrize(
-    ("groups", "words"),
+    "groups",
     [
-        ({}, "expected the weights of series by group"),
-        ({"a": {}}, "expected the weights of series by group"),
-        ({"a": ["s0"]}, "expected the weights of series by group"),
-        ({"a": {"s0": 0}}, "a: weight of s0: expected a number other than 0"),
-        ({"a": {"s0": float("nan")}}, "got nan"),
-        ({"a": {"s0": "x"}}, "got 'x'"),
-        (pd.DataFrame({"unique_id": ["s0"]}), "frame with the columns unique_id, group and"),
-        (pd.DataFrame({"unique_id": ["s0"] * 2, "group": "a"}), "s0 is twice in a"),
+        {},
+        {"a": {}},
+        {"a": ["s0"]},
+        {"a": {"s0": 0}},
+        {"a": {"s0": float("nan")}},
+        {"a": {"s0": "x"}},
+        pd.DataFrame({"unique_id": ["s0"]}),
+        pd.DataFrame({"unique_id": ["s0"] * 2, "group": "a"}),
     ],
 )
-def test_other_groups_are_refused(fitted, groups, words):
-    with pytest.raises(UsageError, match=words):
+def test_other_groups_are_refused(fitted, groups):
+    with refuses(UsageError):
         fc.predict_sums(fitted[0], fitted[1], groups)
 
 

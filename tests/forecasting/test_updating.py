@@ -109,6 +109,5 @@ def test_a_series_that_lost_rows_stays_as_it_was_and_is_named(model):
     few = new[(new["unique_id"] != "BBB") | (new["ds"] >= new["ds"].unique()[-100])]
     updated = fc.update(model, few)
     assert updated.report["rows"].to_dict() == {"AAA": 360, "BBB": 300, "CCC": 360}
-    why = r"BBB: 100 rows; 300 needed \(it has learned from 300, and an update needs them, too\)"
-    with pytest.raises(UsageError, match=why):
+    with refuses(UsageError):
         fc.update(model, few, ["BBB"])

@@ -8,7 +8,7 @@ import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.series import Panel, choose_transform, findings_of, say_findings
 from forecaster.series.prices.events import event_factors
-from tests.messages import warns
+from tests.messages import refuses, warns
 
 ROWS, QUARTER, WIDER = 800, 63, 4.0
 DAYS = pd.bdate_range("2020-01-01", periods=ROWS + 5)
@@ -125,33 +125,30 @@ def test_a_list_names_kinds_or_none():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        (lambda f: f.assign(event=[None, *["a"] * (len(f) - 1)]), "row 1, column 'event': names"),
-        (lambda f: f.assign(event="ds"), "'ds' is no name for a kind"),
-        (lambda f: f.assign(event="a", company="b"), "'event' holds text"),
-        (lambda f: f.assign(ticker="X"), "no row for T0, T1, T2"),
+        lambda f: f.assign(event=[None, *["a"] * (len(f) - 1)]),
+        lambda f: f.assign(event="ds"),
+        lambda f: f.assign(event="a", company="b"),
+        lambda f: f.assign(ticker="X"),
     ],
 )
-def test_a_list_that_cannot_be_read_is_refused(change, said):
+def test_a_list_that_cannot_be_read_is_refused(change):
     prices, listed = market(3)
-    with pytest.raises(DataError, match=said):
+    with refuses(DataError):
         Panel.from_frame(prices).with_future(change(listed))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        (lambda f: f[f["ticker"] != "T1"], "no event is listed for T1"),
-        (
-            lambda f: f.assign(date=f["date"] + pd.Timedelta(days=3)),
-            r"of 3 series fall on no row, so they count nowhere: T",
-        ),
-        (lambda f: f[f["date"] < "2022-01-01"], r"have stopped coming, the latest are: T0 \(2021"),
+        lambda f: f[f["ticker"] != "T1"],
+        lambda f: f.assign(date=f["date"] + pd.Timedelta(days=3)),
+        lambda f: f[f["date"] < "2022-01-01"],
     ],
 )
-def test_a_list_that_seems_wrong_is_questioned(change, said):
+def test_a_list_that_seems_wrong_is_questioned(change):
     prices, listed = market(3)
-    with pytest.warns(ForecasterWarning, match=said):
+    with warns(ForecasterWarning):
         panel = Panel.from_frame(prices).with_future(change(listed))
         say_findings(findings_of(panel), 3)

@@ -15,6 +15,7 @@ from forecaster.series.known import CalendarPrior, ResponsePrior, Shared
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.prices.common_volatility import CommonVolatility
 from forecaster.series.prices.volatility_terms import OWN_TERMS, STATE_TERMS
+from tests.messages import refuses
 from tests.series.test_learning import HORIZON, NATURES, ROWS, all_of
 
 TERMS = len(OWN_TERMS) + len(STATE_TERMS)
@@ -55,7 +56,7 @@ def test_all_comes_back():
 
 @pytest.mark.parametrize("horizon", [HORIZON - 1, HORIZON + 1])
 def test_what_was_learned_for_another_horizon_is_refused(horizon):
-    with pytest.raises(ValueError, match="do not fit"):
+    with refuses(ValueError):
         read_transform(STORED, horizon)
 
 
