@@ -39,6 +39,7 @@ NAMES = re.compile(
 VARYING = (
     (re.compile(r"(?<![\w%])(?:/[\w.@+%=-]+){2,}/(?=[\w.@+%=-])"), "…/"),  # a temporary folder
     (re.compile(r"…/test_\w+"), "…"),  # the folder itself
+    (re.compile(r"files%3A[\w.%+-]*~[0-9a-f]{8}"), "files~…"),  # a store of files in it
     (re.compile(r"\b\d{8}-\d{6}-\d{3}\b"), "…"),  # a run
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:…"),
     (re.compile(r"0x[0-9a-f]{6,}"), "0x…"),
