@@ -194,7 +194,7 @@ models_are_fitted() {
     refuses 2 "nowhere.toml: cannot be read: No such file" \
         fit --source files:prices.csv --config nowhere.toml
     run 0 fit --source files:prices.csv --config small.toml --run daily
-    says "1 LSTM for each of 4 series" "times that of 'unchanged'"
+    says "1 LSTM for each of 4 series" 'last value'
     never_says "Removed"
     never_says "worse than"
     refuses 2 "there is a run 'daily' already" fit --source files:prices.csv --run daily
@@ -257,7 +257,7 @@ assert months["LSTM"].max() - months["LSTM"].min() > 10, "no season"'
     run 3 predict AAPL NOSUCH --run daily
     says "AAPL   last close" "NOSUCH: not among the 4 series"
     refuses 2 "did you mean 80?" predict AAPL --level 0.8
-    refuses 2 "above 0 and below 100" predict AAPL --level 120
+    refuses 2 "1 or more, below 100" predict AAPL --level 120
     refuses 2 "name tickers, use --all" predict
     refuses 2 "needs --output" predict AAPL --format parquet
 }
