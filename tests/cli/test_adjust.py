@@ -54,18 +54,27 @@ def moved(by: float | dict[str, float], names=NAMES) -> pd.DataFrame:
 
 
 def test_another_currency_of_all_is_recognised():
-    ended = moved(0.73)
-    ended = ended[ended["ticker"].isin(NAMES[:10]) | (ended["date"] < DAY)]
-    for table, names in ((moved(0.73), NAMES), (ended, NAMES[:10])):
+    ended = moved(0.73, NAMES[:10])
+    ended = ended[ended["ticker"].isin(NAMES[:8]) | (ended["date"] < DAY)]
+    for table, names in ((moved(0.73), NAMES), (moved(0.73, NAMES[:3]), NAMES[:3]),
+                         (ended, NAMES[:8])):  # fmt: skip
         made = found(table)
         assert set(made) == set(names) and {one.time for one in made.values()} == {DAY}
         for one in made.values():
             assert one.factor == pytest.approx(0.73, rel=0.02) and not one.split
 
 
-def test_a_crash_and_moves_of_few_series_are_no_other_currency():
-    fall = dict(zip(NAMES, np.linspace(0.78, 0.96, 12), strict=True))
-    assert found(moved(fall)) == {} == found(moved(0.73, NAMES[:9]))
+def test_a_crash_and_moves_of_one_asset_or_of_two_series_are_no_other_currency():
+    falls = [np.linspace(0.78, 0.96, 12), (0.68, 0.73, 0.78), (0.72, 0.72, 0.6), (0.85,) * 3]
+    for each in falls:  # they fall apart, one falls apart from two, or all fall by little
+        assert found(moved(dict(zip(NAMES, each, strict=False)), NAMES[: len(each)])) == {}
+    assert found(moved(0.73, NAMES[:2])) == {}
+    one = moved(0.63, NAMES[:1]).reset_index(drop=True)
+    noise = np.random.default_rng(0).normal(1, 0.001, (3, len(one)))
+    parts = [one.assign(ticker=f"BTC-{n}") for n in range(3)]  # in three currencies
+    for part, around in zip(parts, noise, strict=True):
+        part[BAR] = part[BAR].mul(around, axis=0)
+    assert found(pd.concat(parts, ignore_index=True)) == {}
 
 
 @pytest.fixture

@@ -19,8 +19,10 @@ _SHARES = (1.5, 2, 3, 4, 5, 6, 7, 8, 10, 15, 20, 25, 30, 40, 50, 100)
 _LEAST_SPLIT = np.log(1.3)
 _NEAR = 2.0  # how far the open may be from the exact ratio, in usual moves
 _LEAST_NEAR, _MOST_NEAR = 0.01, 0.05
-_TOGETHER = 10  # smallest number of series of which a move of all together stands out
-_LEAST_MOVE = 0.05  # smallest common move
+_TOGETHER = 10  # number of series from which on a move of all together stands out
+_LEAST_MOVE = 0.05  # smallest common move of _TOGETHER or more series
+_FEW_TOGETHER = 3  # smallest number of series that can move together
+_LEAST_OF_FEW = 0.2  # smallest common move of fewer series
 _APART = 5.0  # smallest ratio of the common move to the spread of the series around it
 
 
@@ -92,12 +94,22 @@ def _moved_together(moves: np.ndarray) -> np.ndarray:
     ``moves`` (time, series)
     """
     there = np.isfinite(moves).sum(1)
+    known = moves[np.isfinite(moves).all(1)]
+    # Whether series usually move by the same amount, as prices of one asset do.
+    alike = not len(known) or bool(
+        np.median(np.ptp(known, axis=1)) < np.median(np.abs(np.median(known, axis=1)))
+    )
     same = np.zeros(len(moves), bool)
-    for time in np.flatnonzero(there >= max(_TOGETHER, moves.shape[1] / 2)):
+    for time in np.flatnonzero(there >= max(_FEW_TOGETHER, moves.shape[1] / 2)):
         known = moves[time][np.isfinite(moves[time])]
         middle = np.median(known)
-        spread = 1.4826 * np.median(np.abs(known - middle))
-        same[time] = abs(middle) >= _LEAST_MOVE and abs(middle) > _APART * spread
+        if len(known) < _TOGETHER:  # of so few, none may lie apart
+            if alike:
+                continue
+            least, spread = _LEAST_OF_FEW, np.ptp(known)
+        else:
+            least, spread = _LEAST_MOVE, 1.4826 * np.median(np.abs(known - middle))
+        same[time] = abs(middle) >= least and abs(middle) > _APART * spread
     return same
 
 
