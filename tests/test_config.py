@@ -41,49 +41,38 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    "settings",
     [
-        (
-            {"model": "tcn"},
-            "model: expected one of auto, lstm, gru, transformer, mlp, ets, theta, ces; got 'tcn'",
-        ),
-        ({"lookback": "60"}, "lookback: expected a whole number of 1 or more; got '60'"),
-        ({"burn_in": -1}, "burn_in: expected a whole number of 0 or more; got -1"),
-        ({"burn_in": 60}, "burn_in: expected less than lookback, 60; got 60"),
-        ({"season": []}, "season: expected 1 to 10 numbers of steps; leave it out .*; got \\[\\]"),
-        ({"clip": 0.0}, "clip: expected a positive number; got 0.0"),
-        ({"validation": 13}, "validation: expected at least horizon \\+ 9 = 14"),
-        ({"model": "mlp", "training": "sequence"}, "model mlp sees a window as a whole"),
-        ({"precision": "half"}, "precision: expected one of float32, bfloat16; got 'half'"),
-        ({"model": "mlp", "precision": "bfloat16"}, "expected float32 with the model mlp"),
-        ({"model": "a.b:C", "precision": "bfloat16"}, "float32 with .* swarm.LSTM.*, precision="),
-        ({"market": 3}, "market: expected the name of a series, such as SPY, or several; got 3"),
-        ({"market": ["SPY", 3]}, "market: expected the name of a series, .* got \\['SPY', 3\\]"),
-        ({"market": ["SPY", "SPY"]}, "market: expected different names; got"),
-        (
-            {"market": "SPY", "transform": "combined"},
-            "transform combined cannot use a market; .* prices",
-        ),
-        (
-            {"premium": 5},
-            "premium: expected a share of -0.5 to 1, such as 0.05 .*, or 'none'; got 5",
-        ),
-        ({"common_volatility": 1}, "common_volatility: expected true or false; got 1"),
-        ({"premium": float("nan")}, "premium: expected a share .*; got nan"),
-        (
-            {"data_parallel": 2, "start": "independent"},
-            "data_parallel: expected 1 with start independent, .*; got 2. Leave it out",
-        ),
-        ({"horizon": 10_001}, "horizon: expected a whole number of 1 to 10,000; got 10001"),
-        ({"hidden": 10**5000}, "1 to 10,000; got a number of more than 4,300 digits"),
-        ({"season": [7] * 11}, "season: expected 1 to 10 numbers of steps; .*; got"),
-        ({"lookback": "6" * 1000}, "lookback: expected .{100,250}\\.\\.\\. \\(str\\)$"),
-        ({"size": 3}, "fast.toml: no setting 'size'; there are: model, hidden"),
+        {"model": "tcn"},
+        {"lookback": "60"},
+        {"burn_in": -1},
+        {"burn_in": 60},
+        {"season": []},
+        {"clip": 0.0},
+        {"validation": 13},
+        {"model": "mlp", "training": "sequence"},
+        {"precision": "half"},
+        {"model": "mlp", "precision": "bfloat16"},
+        {"model": "a.b:C", "precision": "bfloat16"},
+        {"market": 3},
+        {"market": ["SPY", 3]},
+        {"market": ["SPY", "SPY"]},
+        {"market": "SPY", "transform": "combined"},
+        {"premium": 5},
+        {"common_volatility": 1},
+        {"premium": float("nan")},
+        {"data_parallel": 2, "start": "independent"},
+        {"horizon": 10_001},
+        {"hidden": 10**5000},
+        {"season": [7] * 11},
+        {"lookback": "6" * 1000},
+        {"size": 3},
     ],
 )
-def test_errors_name_the_setting(settings, message):
-    with pytest.raises(UsageError, match=message):
+def test_errors_name_the_setting(settings):
+    with refuses(UsageError) as caught:
         fc.Config.from_dict(settings, "fast.toml")
+    assert next(iter(settings)) in str(caught.value)
 
 
 def test_settings_are_read_from_toml_with_a_mark_and_comments(tmp_path):

@@ -10,6 +10,7 @@ from scipy.signal import lfilter
 
 from forecaster.classical import filtering as room
 from forecaster.classical import linear_filter
+from tests.messages import refuses
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1, -2])
@@ -41,7 +42,7 @@ def test_scipy_without_the_compiled_module_is_used_as_a_whole(monkeypatch) -> No
 
 
 def test_the_first_coefficient_of_the_outputs_is_1() -> None:
-    with pytest.raises(ValueError, match="expected a first coefficient of 1; got"):
+    with refuses(ValueError):
         linear_filter([1.0], [2.0, 1.0], np.zeros(3))
 
 

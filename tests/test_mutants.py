@@ -7,6 +7,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.messages import refuses
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -44,6 +46,6 @@ def test_turns_share_the_changes(script):
 def test_a_line_that_is_gone_or_there_twice_is_an_error(script):
     mutant = script.Mutant("name", "files/atomic.py", "a = 1", "a = 2", "Wrong.")
     assert mutant.applied("a = 1\n") == "a = 2\n"
-    for text, count in (("b = 1\n", 0), ("a = 1\na = 1\n", 2)):
-        with pytest.raises(ValueError, match=rf"name: forecaster/files/atomic.py: .*{count} times"):
+    for text in ("b = 1\n", "a = 1\na = 1\n"):
+        with refuses(ValueError):
             mutant.applied(text)

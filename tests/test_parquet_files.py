@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from forecaster.files import parquet_groups, read_parquet_file
+from tests.messages import refuses
 
 LONG = "x" * 100_000
 
@@ -75,9 +76,7 @@ def test_what_is_no_parquet_file_is_a_value_error(raw):
 
 
 def test_a_missing_column_is_named(tmp_path):
-    with pytest.raises(
-        ValueError, match="'b': expected numbers, dates or text; got no such column"
-    ):
+    with refuses(ValueError):
         read_parquet_file(written(tmp_path, {"a": [1]}), ["b"])
 
 

@@ -23,6 +23,7 @@ from forecaster.pipeline.forecast_table import COLUMNS
 from forecaster.record import scorecard
 from tests.cli.desk import BAR, DAYS, NAMES, ROWS, TABLE, WATCH, desk, fitted, renamed
 from tests.conftest import prices, run
+from tests.messages import refuses
 
 __all__ = ["desk", "fitted"]  # fixtures
 
@@ -238,33 +239,30 @@ def test_the_example_is_a_watch_with_all_settings(tmp_path):
 
 
 WRONG = [
-    ("", "missing required field `source`.*daily --example"),
-    ('source = "yahoo"\nsorce = "yahoo"', "no setting 'sorce'; did you mean source"),
-    ('source = "yahoo"\n[alarms]\nlates = 1', "unknown field `lates`"),
-    ('source = "yahoo"\n[alarms]\nlate = true', r"Expected `int \| null`, got `bool`.*late"),
-    ('source = "yahoo"\n[alarms]\ncoverage = 2', "Expected `float` <= 0.5.*coverage"),
-    ('source = "yahoo"\nalarms = 1', "alarms"),
-    ("source = 3", r"Expected `str`, got `int` - at `\$.source`"),
-    ('source = "yahoo"\nlevels = [80, 120]', "Expected `float` < 100.*levels"),
-    ('source = "yahoo"\npage = "p.pdf"', "page = .*; expected .html"),
-    ('source = "yahoo"\nsummary = "no/s.json"', "summary = .*there is no folder"),
-    ('source = "yahoo"\npage = "a.html"\nscorecard = "a.html"', "are the same file"),
-    ('source = "yahoo"\ngroups = "g.csv"', "groups is for the page"),
-    ('source = "yahoo"\nlayout = "fixed"', "layout is of a file"),
-    ('source = "yahoo"\nforecasts = "sql:sqlite:///d.db#f"\nlayout = "wide"', "as its columns cha"),
-    (
-        'source = "yahoo"\nforecasts = "sql:sqlite:///d.db#f"\npage = "sql:x"',
-        "page = .*; expected .html",
-    ),
-    ("source = yahoo", "cannot be read as TOML"),
+    "",
+    'source = "yahoo"\nsorce = "yahoo"',
+    'source = "yahoo"\n[alarms]\nlates = 1',
+    'source = "yahoo"\n[alarms]\nlate = true',
+    'source = "yahoo"\n[alarms]\ncoverage = 2',
+    'source = "yahoo"\nalarms = 1',
+    "source = 3",
+    'source = "yahoo"\nlevels = [80, 120]',
+    'source = "yahoo"\npage = "p.pdf"',
+    'source = "yahoo"\nsummary = "no/s.json"',
+    'source = "yahoo"\npage = "a.html"\nscorecard = "a.html"',
+    'source = "yahoo"\ngroups = "g.csv"',
+    'source = "yahoo"\nlayout = "fixed"',
+    'source = "yahoo"\nforecasts = "sql:sqlite:///d.db#f"\nlayout = "wide"',
+    'source = "yahoo"\nforecasts = "sql:sqlite:///d.db#f"\npage = "sql:x"',
+    "source = yahoo",
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), WRONG)
-def test_settings_that_cannot_be_are_clear_errors(tmp_path, text, said):
+@pytest.mark.parametrize("text", WRONG)
+def test_settings_that_cannot_be_are_clear_errors(tmp_path, text):
     path = tmp_path / "daily.toml"
     path.write_text(text)
-    with pytest.raises(UsageError, match=said):
+    with refuses(UsageError):
         read_watch(path)
 
 

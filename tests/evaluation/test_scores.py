@@ -171,37 +171,38 @@ def test_forecasts_without_an_outcome_are_counted_in_a_warning():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        (lambda frame: None, "expected one of cross_validation; got NoneType"),
-        (lambda frame: frame.drop(columns="y"), "no column y; expected"),
-        (lambda frame: frame.drop(columns="M-hi-80"), "no column 'M-hi-80'"),
-        (lambda frame: frame.drop(columns=[*frame][4:]), "no column with the forecasts"),
-        (lambda frame: frame.assign(y="1"), "column 'y': expected numbers; got"),
-        (lambda frame: frame.assign(M=1j), "column 'M': expected numbers; got complex"),
-        (lambda frame: frame.assign(unique_id=[None, *"aaaaaaaaaaa"]), "row 1, .*'unique_id': emp"),
-        (lambda frame: pd.concat([frame, frame[:1]]), "two rows for a, 1, from the cutoff 0"),
-        (lambda frame: pd.concat([frame, frame[["M"]]], axis=1), "column 'M' appears twice"),
-        (lambda frame: frame.rename(columns=lambda name: name.replace("80", "200")), "of 200 %"),
+        lambda frame: None,
+        lambda frame: frame.drop(columns="y"),
+        lambda frame: frame.drop(columns="M-hi-80"),
+        lambda frame: frame.drop(columns=[*frame][4:]),
+        lambda frame: frame.assign(y="1"),
+        lambda frame: frame.assign(M=1j),
+        lambda frame: frame.assign(unique_id=[None, *"aaaaaaaaaaa"]),
+        lambda frame: pd.concat([frame, frame[:1]]),
+        lambda frame: pd.concat([frame, frame[["M"]]], axis=1),
+        lambda frame: frame.rename(columns=lambda name: name.replace("80", "200")),
     ],
 )
-def test_a_frame_that_is_none_of_forecasts_is_refused(change, message):
-    with pytest.raises(DataError, match=message):
+def test_a_frame_that_is_none_of_forecasts_is_refused(change):
+    with refuses(DataError):
         fc.evaluate(change(by_hand()))
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"season": 0}, "season: expected a whole number of 1 or more; got 0"),
-        ({"season": -1}, "season: expected a whole number"),
-        ({"season": 1.5}, "season: expected a whole number"),
-        ({"first_cutoff": "2024-01-01"}, "cutoff: expected a whole number"),
-        ({"panel": None, "first_cutoff": 1}, "first_cutoff is for scaled errors; give the panel"),
-        ({"panel": by_hand()}, "panel: expected one of load_panel; got .*DataFrame"),
+        {"season": 0},
+        {"season": -1},
+        {"season": 1.5},
+        {"first_cutoff": "2024-01-01"},
+        {"panel": None, "first_cutoff": 1},
+        {"panel": by_hand()},
     ],
 )
-def test_options_that_are_none_are_refused(options, message):
+def test_options_that_are_none_are_refused(options):
     panel = fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": range(9), "y": range(9)}))
-    with pytest.raises(UsageError, match=message):
+    with refuses(UsageError) as caught:
         fc.evaluate(by_hand(), **{"panel": panel, **options})
+    assert next(iter(options)).removeprefix("first_") in str(caught.value)

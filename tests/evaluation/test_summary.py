@@ -6,6 +6,7 @@ import pytest
 
 from forecaster.evaluation import Summary
 from tests.evaluation.handmade import SUMMARY
+from tests.messages import refuses
 
 
 def test_a_file_of_every_entry_is_read_and_written_as_it_was(tmp_path):
@@ -23,32 +24,26 @@ def test_entries_of_other_versions_are_passed_over():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"models": ["LSTM", 3]}, r"Expected `str`, got `int` - at `\$.models\[1\]`"),
-        ({"models": ["Naive"]}, "model: 'LSTM' is none of the models"),
-        ({"horizon": 0}, r"Expected `int` >= 1 - at `\$.horizon`"),
-        ({"cutoffs": 10**60}, "at `\\$.cutoffs`"),
-        ({"levels": ["x"]}, "could not convert"),
-        ({"forecast_by": {"magic": 1}}, "Invalid enum value 'magic'"),
-        ({"forecast_by": {"combination": 10**12}}, "at `\\$.forecast_by"),
-        ({"levels": ["100"]}, "levels: expected percent, below 100"),
-        ({"skipped": []}, r"Expected `object`, got `array` - at `\$.skipped`"),
-        ({"skipped": {"a": 3}}, "skipped: 'a'"),
-        (
-            {"seconds": SUMMARY["seconds"] | {"all": "long"}},
-            r"Expected `float`, got `str` - at `\$.seconds.all`",
-        ),
-        ({"seconds": SUMMARY["seconds"] | {"all": float("nan")}}, "NaN is not JSON"),
-        (
-            {"config": SUMMARY["config"] | {"hidden": "x"}},
-            r"Expected `int`, got `str` - at `\$.config.hidden`",
-        ),
-        ({"source": 3}, r"Expected `str \| null`, got `int` - at `\$.*source`"),
+        {"models": ["LSTM", 3]},
+        {"models": ["Naive"]},
+        {"horizon": 0},
+        {"cutoffs": 10**60},
+        {"levels": ["x"]},
+        {"forecast_by": {"magic": 1}},
+        {"forecast_by": {"combination": 10**12}},
+        {"levels": ["100"]},
+        {"skipped": []},
+        {"skipped": {"a": 3}},
+        {"seconds": SUMMARY["seconds"] | {"all": "long"}},
+        {"seconds": SUMMARY["seconds"] | {"all": float("nan")}},
+        {"config": SUMMARY["config"] | {"hidden": "x"}},
+        {"source": 3},
     ],
 )
-def test_an_entry_that_is_wrong_is_named(changes, message, tmp_path):
+def test_an_entry_that_is_wrong_is_named(changes, tmp_path):
     path = tmp_path / "summary.json"
     path.write_text(json.dumps(SUMMARY | changes))
-    with pytest.raises(ValueError, match=f"summary.json is not a summary: .*{message}"):
+    with refuses(ValueError):
         Summary.read(path)

@@ -13,6 +13,7 @@ from forecaster.errors import DataError
 from forecaster.evaluation import Evaluation
 from forecaster.report import build_report
 from tests.conftest import error
+from tests.messages import refuses
 from tests.report.synthetic import synthetic
 from tests.slow import rest_slow
 
@@ -33,34 +34,34 @@ def original(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("table", "change", "message"),
+    ("table", "change"),
     [
-        ("daily", lambda f: f.assign(model="Naive"), "daily: more than one row of the same cutoff"),
-        ("daily", lambda f: f.drop(columns="model"), "daily: no column 'model'"),
-        ("daily", lambda f: f.assign(crps="x"), "daily: column 'crps': expected numbers; got"),
-        ("daily", lambda f: f[f["model"] == "LSTM"], "daily: model: no rows of Naive"),
-        ("tests", lambda f: f.assign(unique_id=7), "tests: column 'unique_id': expected text; got"),
-        ("tests", lambda f: f.assign(test=None), "tests: column 'test'"),
-        ("tests", lambda f: f.drop(columns="p_value"), "tests: no column 'p_value'"),
-        ("tests", lambda f: f.drop(columns="degrees"), "no column 'degrees'. Run `forecaster eval"),
-        ("scores", lambda f: f[f["model"] != "Naive"], "scores: model 'Naive': 0 rows; expected 6"),
-        ("scores", lambda f: f.assign(horizon=0.5), "scores: column 'horizon': expected whole"),
-        ("scores", lambda f: f.assign(model="x"), "scores: more than one row of the same"),
-        ("scores", lambda f: f[:0], "scores"),
-        ("forecasts", lambda f: f[:0], r"forecasts\.parquet: .*no rows"),
-        ("forecasts", lambda f: f.assign(LSTM="x"), "column 'LSTM': expected numbers; got"),
-        ("forecasts", lambda f: f.assign(LSTM=np.inf), "column 'LSTM': an infinite number"),
-        ("forecasts", lambda f: f.drop(columns="y"), "column .y.: .* no such column"),
-        ("forecasts", lambda f: f.assign(cutoff=-7), "'cutoff': expected times like those of 'ds'"),
-        ("forecasts", lambda f: f.replace({"S002": "X"}), "X: forecasts of a series without scor"),
+        ("daily", lambda f: f.assign(model="Naive")),
+        ("daily", lambda f: f.drop(columns="model")),
+        ("daily", lambda f: f.assign(crps="x")),
+        ("daily", lambda f: f[f["model"] == "LSTM"]),
+        ("tests", lambda f: f.assign(unique_id=7)),
+        ("tests", lambda f: f.assign(test=None)),
+        ("tests", lambda f: f.drop(columns="p_value")),
+        ("tests", lambda f: f.drop(columns="degrees")),
+        ("scores", lambda f: f[f["model"] != "Naive"]),
+        ("scores", lambda f: f.assign(horizon=0.5)),
+        ("scores", lambda f: f.assign(model="x")),
+        ("scores", lambda f: f[:0]),
+        ("forecasts", lambda f: f[:0]),
+        ("forecasts", lambda f: f.assign(LSTM="x")),
+        ("forecasts", lambda f: f.assign(LSTM=np.inf)),
+        ("forecasts", lambda f: f.drop(columns="y")),
+        ("forecasts", lambda f: f.assign(cutoff=-7)),
+        ("forecasts", lambda f: f.replace({"S002": "X"})),
     ],
 )  # fmt: skip
-def test_a_table_that_is_wrong_is_named(table, change, message, original, tmp_path):
+def test_a_table_that_is_wrong_is_named(table, change, original, tmp_path):
     folder = shutil.copytree(original, tmp_path / "mutant")
     change(pd.read_parquet(folder / f"{table}.parquet")).to_parquet(
         folder / f"{table}.parquet", index=False
     )
-    with pytest.raises(DataError, match=message):
+    with refuses(DataError):
         build_report(Evaluation.read(folder), folder / "report.html")
 
 
@@ -88,16 +89,16 @@ def test_the_command_names_a_summary_that_is_none(text, original, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("entry", "value", "message"),
+    ("entry", "value"),
     [
-        ("horizon", 10**9, r"scores up to \d steps ahead, but forecasts of 1000000000"),
-        ("models", ["LSTM", "Naive", "<b>"], "scores: model '<b>': is only in the scores or in"),
+        ("horizon", 10**9),
+        ("models", ["LSTM", "Naive", "<b>"]),
     ],
 )
-def test_a_summary_of_other_scores_is_named(entry, value, message, original, tmp_path):
+def test_a_summary_of_other_scores_is_named(entry, value, original, tmp_path):
     folder = shutil.copytree(original, tmp_path / "mutant")
     summary = json.loads((folder / "summary.json").read_text())
     value = [*summary["models"], "<b>"] if entry == "models" else value
     (folder / "summary.json").write_text(json.dumps(summary | {entry: value}))
-    with pytest.raises(DataError, match=message):
+    with refuses(DataError):
         build_report(Evaluation.read(folder))
