@@ -203,13 +203,23 @@ def discard(home: Home, name: str) -> None:
 
 
 def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
-    """Give notice of interrupted fits."""
+    """Give notice of interrupted fits; those without any progress are removed."""
     for fit in unfinished_fits(home):
-        if not fit.running:
-            on_notice(
-                f"Kept an interrupted fit, {_in_words(fit)}. `forecaster {fit.command} --resume "
-                f"{fit.name}` continues it, {_how_to_discard(fit.name)}."
-            )
+        folder = home.unfinished / fit.name
+        lock = FolderLock(folder)
+        # Another process has removed it, or it cannot be written.
+        with contextlib.suppress(OSError):
+            if not lock.try_acquire():
+                continue
+            if _progress(folder):
+                lock.release()
+                on_notice(
+                    f"Kept an interrupted fit, {_in_words(fit)}. `forecaster {fit.command} "
+                    f"--resume {fit.name}` continues it, {_how_to_discard(fit.name)}."
+                )
+            else:
+                _remove(folder, lock)
+                on_notice(f"Removed {fit.name}: it had ended before it had any progress")
 
 
 def _held(home: Home, name: str | None, command: str | None) -> tuple[Path, FolderLock]:
