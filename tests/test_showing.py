@@ -22,7 +22,8 @@ import pandas as pd
 import forecaster as fc
 
 days = pd.date_range("2024-01-01", periods=12)
-panel = fc.load_panel(pd.DataFrame({"a": range(10), "b": range(10)}, days[:10], dtype=float))
+wide = pd.DataFrame({"a": range(10), "b": range(10)}, days[:10], dtype=float)
+panel = fc.load_panel(wide, wide=True)
 ahead = {"ds": days[10:], "LSTM": [10.0, 11.0], "LSTM-lo-80": 9.0, "LSTM-hi-80": [11.0, 12.0]}
 forecast = pd.DataFrame({"unique_id": "a", **ahead})
 """
@@ -66,7 +67,7 @@ def test_a_panel_says_what_is_in_it(panel):
     assert lines[1].endswith("to 2025-12-31, sessions of the New York Stock Exchange")
     assert "inputs beside it: open, high, low, close, volume" in lines[3] and len(lines) < 7
     many = fc.load_panel(
-        pd.DataFrame(np.ones((3, 9)), columns=list("abcdefghi")).assign(ds=range(3))
+        pd.DataFrame(np.ones((3, 9)), columns=list("abcdefghi")).assign(ds=range(3)), wide=True
     )
     assert repr(many).startswith("Panel of 9 series: a, b, c, d, e, f and 3 more")
     less = panel.only(["KO"], dict.fromkeys(("IBM", "XOM"), Skipped(Kind.OTHER, detail="sold <b>")))

@@ -198,7 +198,7 @@ def report(
     from forecaster.evaluation import Evaluation
     from forecaster.report import build_report, write_groups
 
-    evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation())
+    evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation(say))
     if groups is not None:
         ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
         evaluation = evaluation.grouped(groups.of(ids))

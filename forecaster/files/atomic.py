@@ -116,6 +116,9 @@ def remove_folder(path: Path) -> None:
     """
     hidden = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name[-40:]}")
     with as_write_error(path, "removed"):
+        for below in (path, *(one for one in path.rglob("*") if one.is_dir())):
+            if not os.access(below, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(below))
         path.rename(hidden)
         shutil.rmtree(hidden)
 

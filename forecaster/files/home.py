@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import urllib.parse
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -151,9 +152,18 @@ class Home:
         """Return the folder for a new evaluation, named by its time to the millisecond."""
         return self.evaluations / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")[:-3]
 
-    def latest_evaluation(self) -> Path:
-        """Return the folder of the latest evaluation. Raises UsageError when there is none."""
+    def latest_evaluation(self, on_notice: Callable[[str], None] = lambda message: None) -> Path:
+        """Return the folder of the latest evaluation. Raises UsageError when there is none.
+
+        ``on_notice(message)``: called for each that is dated later than now, see :func:`is_ahead`
+        """
         if evaluations := _complete(self.evaluations, _EVALUATION_FILE):
+            for folder in filter(is_ahead, evaluations):
+                on_notice(
+                    f"Warning: evaluation {folder.name} is dated later than now: a clock was "
+                    f"wrong. It is taken only if there is no other; delete {folder}, or give the "
+                    "folder another name"
+                )
             return evaluations[-1]
         raise UsageError(
             f"no evaluation in {self.evaluations}; run `forecaster evaluate` first, or name the "

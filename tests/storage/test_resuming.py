@@ -83,10 +83,12 @@ def test_what_was_begun_is_found_until_it_is_discarded(home, request_):
             find(home, command=command)
 
 
-def test_a_request_that_cannot_be_read_is_one_clear_error(home, request_):
+@pytest.mark.parametrize("change", [("3,", "9,"), ("6 ", "5 "), ("{", "")])
+def test_a_request_that_cannot_be_read_is_one_clear_error(home, request_, change):
+    """Edited (the hidden size), of another version, or no JSON."""
     unfinished = begin(home, request_)
     path = unfinished.folder / "request.json"
-    path.write_text(path.read_text().replace("config", "settings"))
+    path.write_text(path.read_text().replace(*change))
     with refuses(ModelError):
         find(home)
     assert "cannot be read; `forecaster fit --discard" in unfinished_fits(home)[0].what
@@ -160,15 +162,19 @@ def test_one_that_is_running_is_left_alone_until_its_lock_is_free(home, request_
         assert unfinished_fits(home)[0].running
 
 
-def test_a_later_fit_names_what_it_keeps(home, request_):
-    kept = begin(home, request_, progress=True)
+def test_a_later_fit_names_what_it_keeps_and_removes_only_what_has_no_progress(home, request_):
+    empty, kept = begin(home, request_), begin(home, request_, progress=True)
+    older = begin(home, request_)
+    (older.folder / "swarm.checkpoint-0000").touch()  # where version 5 of requests had it
     with UnfinishedFit.begin(home, request_) as running:
         notices = []
         tell_of_others(home, notices.append)
-        assert len(notices) == 1
-        assert f"fit --resume {kept.name}` continues it" in notices[0]
-        assert f"--discard {kept.name}` removes it" in notices[0]
-        assert {fit.name for fit in unfinished_fits(home)} == {kept.name, running.name}
+        assert len(notices) == 3
+        assert f"Removed {empty.name}" in notices[0]
+        assert f"fit --resume {kept.name}` continues it" in notices[1]
+        assert f"--discard {kept.name}` removes it" in notices[1]
+        names = {fit.name for fit in unfinished_fits(home)}
+        assert names == {kept.name, older.name, running.name}
 
 
 def test_names_that_are_not_utf8_are_read_as_they_were_written(tmp_path, request_):

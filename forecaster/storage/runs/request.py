@@ -19,6 +19,7 @@ from forecaster.ingest import CovariateFiles, Store
 from forecaster.storage.runs.run import ids_to_read
 
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
+_SCHEMA = 6  # version 5 kept the options of an evaluation in another form
 
 
 def versions(precision: str = "float32") -> dict[str, str]:
@@ -113,13 +114,17 @@ def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
 
 def write_request(path: Path, request: FitRequest) -> None:
     """Write a request, whole or not at all."""
-    text = json.dumps(msgspec.to_builtins(request))
-    atomic.write_file(path, lambda to: to.write_text(text))
+    said = json.dumps(msgspec.to_builtins(request)).encode()
+    head = f"{_SCHEMA} {hashlib.sha256(said).hexdigest()}\n".encode()
+    atomic.write_file(path, lambda to: to.write_bytes(head + said))
 
 
 def read_request(path: Path) -> FitRequest:
     """Read a request. Raises ModelError when it cannot be read, or is of another version."""
     try:
-        return msgspec.convert(json.loads(read_plain(path)), FitRequest)
+        head, _, said = read_plain(path).partition(b"\n")
+        if head != f"{_SCHEMA} {hashlib.sha256(said).hexdigest()}".encode():
+            raise ValueError("of another version of forecaster, or not what was written")
+        return msgspec.convert(json.loads(said), FitRequest)
     except (OSError, ValueError, UsageError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error

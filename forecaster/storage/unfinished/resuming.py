@@ -13,6 +13,7 @@ process holds the lock before it writes the request, so a fit that is not locked
 
 import contextlib
 import dataclasses
+import itertools
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -86,9 +87,9 @@ class UnfinishedFit:
                 folder = home.new_unfinished(model, run)
                 with contextlib.suppress(FileExistsError, FileNotFoundError):
                     folder.mkdir(parents=True)
-                    break
-            lock = FolderLock(folder)
-            lock.try_acquire()
+                    # Another command may look at it in between, and remove it as empty.
+                    if (lock := FolderLock(folder)).try_acquire():
+                        break
         unfinished = UnfinishedFit(folder, request, lock)
         try:
             write_request(folder / _REQUEST, request)
@@ -277,8 +278,12 @@ def _how_to_discard(name: str) -> str:
 
 
 def _progress(folder: Path) -> list[Path]:
-    """Return the checkpoints, and the ``part.json`` of each finished shard."""
-    return [*folder.glob(f"{SHARDS}/*{_CHECKPOINT}*"), *folder.glob(f"{SHARDS}/*/{PART}")]
+    """Return the checkpoints, and the ``part.json`` of each finished shard.
+
+    Until version 5 of requests, checkpoints were in the folder itself.
+    """
+    checkpoints = folder.glob(f"{_CHECKPOINT}*"), folder.glob(f"{SHARDS}/*{_CHECKPOINT}*")
+    return [*itertools.chain(*checkpoints), *folder.glob(f"{SHARDS}/*/{PART}")]
 
 
 def _remove(folder: Path, lock: FolderLock) -> None:
