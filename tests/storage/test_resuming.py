@@ -169,12 +169,12 @@ def test_a_later_fit_names_what_it_keeps_and_removes_only_what_has_no_progress(h
     with UnfinishedFit.begin(home, request_) as running:
         notices = []
         tell_of_others(home, notices.append)
-        assert len(notices) == 3
+        assert len(notices) == 3, notices
         assert f"Removed {empty.name}" in notices[0]
         assert f"fit --resume {kept.name}` continues it" in notices[1]
         assert f"--discard {kept.name}` removes it" in notices[1]
         names = {fit.name for fit in unfinished_fits(home)}
-        assert names == {kept.name, older.name, running.name}
+        assert names == {kept.name, older.name, running.name}, notices
 
 
 def test_names_that_are_not_utf8_are_read_as_they_were_written(tmp_path, request_):

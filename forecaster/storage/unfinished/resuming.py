@@ -282,7 +282,7 @@ def _progress(folder: Path) -> list[Path]:
 
     Until version 5 of requests, checkpoints were in the folder itself.
     """
-    checkpoints = folder.glob(f"{_CHECKPOINT}*"), folder.glob(f"{SHARDS}/*{_CHECKPOINT}*")
+    checkpoints = folder.glob("swarm.checkpoint*"), folder.glob(f"{SHARDS}/*{_CHECKPOINT}*")
     return [*itertools.chain(*checkpoints), *folder.glob(f"{SHARDS}/*/{PART}")]
 
 
