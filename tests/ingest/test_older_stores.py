@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.errors import ForecasterWarning, StoreError
+from forecaster.errors import DataError, ForecasterWarning, StoreError
 from forecaster.files import INDEX, OLDER_INDEX, Home
 from forecaster.ingest import Store, ingest, open_source
 from forecaster.ingest.store import store as module
@@ -21,6 +21,8 @@ from forecaster.ingest.store.index import (
     NotRebuilt,
 )
 from forecaster.ingest.store.older import older_files, read_index
+from forecaster.ingest.store.series_file import decode, encode
+from forecaster.ingest.tables.file_reader import join
 from tests.conftest import prices
 from tests.ingest.older import as_version, with_corrections, written
 from tests.messages import refuses, warns
@@ -207,3 +209,12 @@ def test_an_adjustment_whose_rows_version_3_had_not_written_is_finished(version_
     store = Store(version_3.folder, module._read_index(version_3.folder))
     earlier = (store.read_one("NEW")["ds"] < SPLIT).to_numpy()
     np.testing.assert_allclose(closes(store), np.where(earlier, before * 4, before))
+
+
+def test_units_are_kept_by_what_they_state_not_by_the_name_of_their_column():
+    frame = prices("A", 3).rename(columns={"ticker": "unique_id", "date": "ds"})
+    frame["ds"] = pd.to_datetime(frame["ds"])
+    parts = [frame.copy(), frame.copy()]
+    parts[0].attrs["units"], parts[1].attrs["units"] = {"ccy": "USD"}, {"currency": "EUR"}
+    with pytest.raises(DataError, match="the currency of some is 'USD', of others 'EUR'"):
+        join([decode(encode("A", part).raw) for part in parts])

@@ -15,7 +15,7 @@ from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.layout import SEPARATOR, each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.parquet_tables import read_parquet
-from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
+from forecaster.ingest.tables.roles import UNITS, Columns, canonical, canonical_names
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
@@ -109,7 +109,8 @@ def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
             "its parts disagree: some hold dates, others whole numbers; write all alike"
         )
     units: dict[str, str] = {}
-    for kind, unit in (pair for each in frames for pair in each.attrs.get("units", {}).items()):
+    for key, unit in (pair for each in frames for pair in each.attrs.get("units", {}).items()):
+        kind = UNITS.get(canonical(key), key)  # older series files have the column's name, as ccy
         if units.setdefault(kind, unit) != unit:
             raise DataError(
                 f"its parts disagree: the {kind} of some is {units[kind]!r}, of others {unit!r}; "
