@@ -47,6 +47,7 @@ def write(tmp_path, raw: bytes | str, name: str = "tickers.csv") -> Path:
         ("Symbol,Last,Change,Volume\nAAPL,2000.11,0.1,20201231\nMSFT,2,-2,1234567\n",
          ["AAPL", "MSFT"]),
         ("Symbol,Name,Last Sale,IPO Year\nAAPL,Apple,$190.1,1980\n", ["AAPL"]),
+        ("Symbol,Price to Book,Date first added\nMMM,1,1957-03-04\n", ["MMM"]),
         ("Symbol,GICS Sector,Date added\nMMM,Industrials,1957-03-04\n", ["MMM"]),
     ],
 )  # fmt: skip
@@ -139,6 +140,12 @@ OF_MEMBERS = [
     "ticker;end\nAAPL;2000-01-03\n",
     "2000-01-03,AAPL\n",
     "date;members\n20000103;AAPL\n",
+    "ticker,entry,exit\nENE,2000-01-03,2001-12-02\n",
+    "ticker,Start_Date,End Date\nENE,2000-01-03,2001-12-02\n",
+    "ticker,enddate\nENE,2001-12-02\n",
+    "ticker,last_date\nENE,2001-12-02\n",
+    "AAPL\n05-12-2020\n",
+    "AAPL\n5.12.20\n",
 ]
 OF_GROUPS = [
     "",

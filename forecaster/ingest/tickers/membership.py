@@ -4,11 +4,12 @@ A CSV file with the columns ``ticker,start,end``, beside others, has a row for e
 which a ticker belonged, both ends included; an empty end means that the ticker still belongs.
 Commas, semicolons or tabs separate the cells.
 
-Tickers beside a column whose name is that of dates, such as ``start`` alone or ``delisted``, are
+Tickers beside a column whose name is that of dates, such as ``start`` alone or ``exit_date``, are
 refused, since they would otherwise be taken for a list of today's members.
 """
 
 import dataclasses
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -24,9 +25,10 @@ from forecaster.ingest.tickers.universe import (
     ticker_column,
 )
 
-_DATES = {
-    "start", "end", "from", "to", "date", "year", "quarter", "month", "week", "added", "removed",
-    "listed", "delisted", "in", "out",
+_DATES = {"date", "year", "quarter", "month", "week", "added", "listed", "to", "in", "out"}
+_BOUNDS = {
+    "start", "begin", "end", "from", "entry", "exit", "first", "since", "until", "thru", "delisted",
+    "removed",
 }  # fmt: skip
 _EXPECTED = "expected ticker,start,end, a row for each span of time in which a ticker belonged"
 _EVER = pd.Timestamp("2262-01-01")
@@ -70,9 +72,9 @@ def read_membership(path: str | Path) -> Membership | None:
         return None
     names = [name.lower() for name in header.cells]
     if not {"start", "end"} <= set(names):
-        if dates := _DATES & set(names):
+        if bound := next(filter(_is_of_dates, names), None):
             raise UsageError(
-                f"{path}: the column {min(dates)!r} beside the tickers seems to hold dates; "
+                f"{path}: the column {bound!r} beside the tickers seems to hold dates; "
                 f"{_EXPECTED}. Rename it, or leave it out"
             )
         return None
@@ -87,6 +89,13 @@ def read_membership(path: str | Path) -> Membership | None:
     if not spans:
         raise UsageError(f"{path}: no ticker in it; {_EXPECTED}")
     return Membership(pd.DataFrame(spans, columns=["unique_id", "start", "end"]))
+
+
+def _is_of_dates(name: str) -> bool:
+    """Return whether a column has the name of dates; "Date first added" is no bound of a span."""
+    words = set(re.split(r"[\W_]+|(?=date)|(?<=date)", name))
+    bounds = words & _BOUNDS or {"last", "date"} <= words  # "Last" alone is a price
+    return name in _DATES or (bool(bounds) and "added" not in words)
 
 
 def _date(text: str, where: str) -> pd.Timestamp:

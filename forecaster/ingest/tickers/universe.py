@@ -15,7 +15,7 @@ _SYMBOL = re.compile(r"^\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}$")
 _HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
 _ENDING = re.compile(r"\.(te?xt?|csv|tsv|lst|list|dat|xlsx?|json|parquet)$", re.IGNORECASE)
 _FOLDER = re.compile(r"[/\\]")
-_DATE = re.compile(r"(19|20)\d\d-?\d\d-?\d\d")
+_DATE = re.compile(r"(19|20)\d{6}|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}")
 
 
 def read_universe(path: str | Path) -> list[str]:
