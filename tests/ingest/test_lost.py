@@ -1,5 +1,6 @@
 """Files that lack rows which are stored: cut, of one day only, or with values left out."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -134,6 +135,14 @@ def test_rows_in_the_future_are_meant_only_where_there_are_many(tmp_path, case):
         return
     with pytest.raises(DataError, match=f"p: holds rows in the future {refused}"):
         load_panel(f"files:{tmp_path}/p.csv")
+
+
+def test_coming_days_without_a_value_do_not_refuse_their_series(tmp_path):
+    days = pd.date_range(end=pd.Timestamp.now().normalize(), periods=40)
+    coming = pd.date_range(days[-1] + pd.Timedelta(1, "D"), periods=7)
+    table = pd.DataFrame({"ds": days.append(coming), "y": [1.0] * 40 + [np.nan] * 7})
+    table.to_csv(tmp_path / "p.csv", index=False)
+    assert len(load_panel(f"files:{tmp_path}/p.csv").times) in (40, 41)  # tomorrow has begun
 
 
 def day_after(table: pd.DataFrame, count: int = 1, **columns) -> pd.DataFrame:

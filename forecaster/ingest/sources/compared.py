@@ -88,11 +88,15 @@ class Whole:
     def compared(self, item: Fetched, known: Known | None) -> Fetched:
         """Return a series of the source, unless it lacks stored rows that it should not lack.
 
-        One with rows in the future is refused.
+        One with rows in the future is refused, unless they have no value: those are left out.
         """
         name, frame = item.unique_id, item.frame
         if frame is None or self.lost is None:
             return item
+        later = _in_future(frame["ds"].to_numpy())
+        if later.any() and not later.all():
+            frame = frame[~later | _with_value(frame)]
+            item = item._replace(frame=frame)
         if why := why_future(frame["ds"].to_numpy()):
             return Fetched(name, None, why, suspect=True)
         keeps_nothing = self.lost == "replace" and not self.unreadable
@@ -179,17 +183,25 @@ def _with_value(frame: pd.DataFrame) -> pd.Series:
 def why_future(times: np.ndarray) -> str | None:
     """Say which times of a series are in the future, as by a wrong year; None for none.
 
-    A time is if it is later than tomorrow, and by more than one step, since the last step may be
-    named by its end. Twenty or more are meant, and so is a series that has no others.
+    Twenty or more are meant, and so is a series that has no others.
     """
-    if times.dtype.kind != "M" or len(times) < 2:
-        return None
-    ahead = max(_TIMEZONES, pd.Timedelta(seconds=spacing_of(times)))
-    later = times[times > (pd.Timestamp.now() + ahead).to_datetime64()]
+    later = times[_in_future(times)]
     if not 0 < len(later) < min(_MANY, len(times)):
         return None
     last = f" to {show_time(later[-1])}" if len(later) > 1 else ""
     return f"{_FUTURE} ({show_time(later[0])}{last}); correct them in the source, or leave them out"
+
+
+def _in_future(times: np.ndarray) -> np.ndarray:
+    """Return which times of a series are in the future, (row,).
+
+    A time is if it is later than tomorrow, and by more than one step, since the last step may be
+    named by its end.
+    """
+    if times.dtype.kind != "M" or len(times) < 2:
+        return np.zeros(len(times), bool)
+    ahead = max(_TIMEZONES, pd.Timedelta(seconds=spacing_of(times)))
+    return times > (pd.Timestamp.now() + ahead).to_datetime64()
 
 
 def is_of_future(reason: str) -> bool:
