@@ -199,6 +199,14 @@ def test_each_of_two_adjustments_is_applied_to_the_rows_that_lack_it():
     pd.testing.assert_frame_equal(made.applied(few), truth.drop(index=gone))
 
 
+def test_a_row_between_two_stored_ones_is_treated_like_the_earlier_and_times_may_repeat():
+    days = pd.date_range("2024-01-01", periods=9)
+    frame = pd.DataFrame({"ds": days, "close": [100.0, 100, 25, *[25] * 6]})
+    stored = pd.DataFrame({"ds": days[[0, 0, 2, 7, 8]], "close": 25.0})
+    made = Corrections((Adjustment(str(days[6].date()), 0.25, True),)).of_rows(frame, stored)
+    assert list(made.applied(frame)["close"]) == [25.0] * 9
+
+
 @pytest.mark.parametrize("step", ["correct", "commit"])
 def test_an_adjustment_that_is_killed_is_there_as_a_whole_or_not_at_all(vendor, monkeypatch, step):
     raw = pd.concat([RAW["STAYS"], RAW["LATE"]])

@@ -214,8 +214,10 @@ def _gaps(frame: pd.DataFrame, stored: pd.DataFrame, column: str) -> tuple[np.nd
 
 
 def _nearest(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the positions of the numbers, sorted, that are nearest to others."""
-    return pd.Index(known).get_indexer(pd.Index(wanted), method="nearest")
+    """Return the positions of the numbers, sorted, that are nearest to others; of two the first."""
+    after = np.searchsorted(known, wanted).clip(0, len(known) - 1)
+    before = (after - 1).clip(0)
+    return np.where(wanted - known[before] <= known[after] - wanted, before, after)
 
 
 def _nearest_factors(gap: np.ndarray, factors: np.ndarray) -> np.ndarray:
