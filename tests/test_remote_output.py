@@ -104,7 +104,7 @@ def test_a_failure_leaves_the_object_as_it_was(bucket, monkeypatch):
         ("memory://desk/${NOT_SET_HERE}.csv", "${NOT_SET_HERE}, which is not set"),
         ("s3://me:geheim@forecasts/f.csv", "holds no user, password or query"),
         ("s3://me:geheim/a/b@forecasts/f.csv", "holds no user, password or query"),
-        ("abfss://geheim@mine.dfs.core.windows.net/f.csv", "give the account, credentials"),
+        ("abfss://me:geheim@mine.dfs.core.windows.net/f.csv", "give the account, credentials"),
         ("file:///geheim/f.csv", "expected the path of a file, or s3://BUCKET/FILE.csv"),
         ("https://me:geheim@forecasts/f.csv?key=geheim", "web servers are only read from"),
     ],

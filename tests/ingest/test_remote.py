@@ -125,6 +125,17 @@ def test_a_bad_url_is_a_clear_error_without_secrets(url, kind, what):
     assert what in said(kind, lambda: load_panel(f"files:{url}"))
 
 
+@pytest.mark.parametrize("kind", ["az", "abfs", "abfss"])
+def test_a_url_may_name_the_account_of_azure(monkeypatch, kind):
+    url = f"{kind}://prices@mine.dfs.core.windows.net/p.csv"
+    for account in ("", "Mine"):
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", account)
+        assert read_remote_url(url).url == url
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "other")
+    with pytest.raises(UsageError, match="another account than AZURE_STORAGE_ACCOUNT_NAME"):
+        read_remote_url(url)
+
+
 def test_names_hold_no_secret_and_tell_queries_apart(monkeypatch):
     monkeypatch.setenv("TOKEN", "geh/eim&1")
     one = read_remote_url("https://me:geheim@host:8000/a/p.csv?symbol=A&key=${TOKEN}")

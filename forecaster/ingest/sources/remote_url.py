@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import os
 import re
 import urllib.parse
 from typing import Any, NamedTuple
@@ -10,11 +11,13 @@ from forecaster.errors import UsageError, require
 from forecaster.ingest.sources.secrets import fill_in, hide, values_in
 
 WEB = ("http", "https")
-_KINDS = ("s3", "gs", "gcs", "az", "abfs", "abfss", "memory", *WEB)
+_AZURE = ("az", "abfs", "abfss")
+_KINDS = ("s3", "gs", "gcs", *_AZURE, "memory", *WEB)
 _WHAT = "--source files:URL"
 _EXPECTED = (
     "expected s3://BUCKET/FOLDER, gs://BUCKET/*.csv, az://CONTAINER/FOLDER or https://HOST/FILE.csv"
 )
+_ACCOUNT = re.compile(r"[^/:@]+@([^/:@.]+)[^/:@]*(/|$)")  # CONTAINER@ACCOUNT.dfs.core.windows.net/
 _CONNECT, _READ = 30, 60  # seconds to wait for a web server
 _LONGEST = 300  # characters of what a library says of a failure
 
@@ -82,7 +85,8 @@ def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> 
     - ``expected``: what the option takes, for messages
 
     Raises UsageError for a kind of URL that is not known, for a variable that is not set, and for
-    a user, a password or a query where a store takes none. No message holds any of them.
+    a user, a password or a query where a store takes none, and for another account of Azure than
+    that of the environment. No message holds any of them.
     """
     kind, _, rest = text.partition("://")
     kind = kind.lower()
@@ -91,8 +95,15 @@ def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> 
     url, typed, secrets = fill_in(f"{kind}://{rest}", what), f"{kind}://{rest}", values_in(text)
     if kind not in WEB:
         rest = url.partition("://")[2]
+        azure = _ACCOUNT.match(rest) if kind in _AZURE else None
+        own = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+        if azure and own and azure[1].lower() != own.lower():
+            raise UsageError(
+                f"{what}: the URL names another account than AZURE_STORAGE_ACCOUNT_NAME; expected "
+                "the same"
+            )
         # A password may hold a slash. The names of S3's access points hold colons: arn:aws:s3:...
-        if "?" in rest or re.match(r"[^/]*@|(?!arn:)[^/]*:.*@", rest, re.DOTALL):
+        if "?" in rest or (not azure and re.match(r"[^/]*@|(?!arn:)[^/]*:.*@", rest, re.DOTALL)):
             raise UsageError(
                 f"{what}: a URL of {kind}:// holds no user, password or query; give the account, "
                 "credentials, keys and signatures to the store's library by its environment "
