@@ -110,7 +110,7 @@ def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
         )
     units: dict[str, str] = {}
     for key, unit in (pair for each in frames for pair in each.attrs.get("units", {}).items()):
-        kind = UNITS.get(canonical(key), key)  # older series files have the column's name, as ccy
+        kind = UNITS.get(canonical(key)) or key  # older series files have the column's name, as ccy
         if units.setdefault(kind, unit) != unit:
             raise DataError(
                 f"its parts disagree: the {kind} of some is {units[kind]!r}, of others {unit!r}; "
