@@ -15,7 +15,9 @@ from forecaster.pipeline import (
     DataRequest,
     fit_to_home,
     predict_from_home,
+    predict_run,
 )
+from forecaster.series import Finding
 from tests.conftest import run
 
 TICKERS = ["AAPL", "BRK-B", "XOM"]
@@ -97,3 +99,13 @@ def test_quoted_prices_do_not_depend_on_the_rows_that_a_prediction_keeps(tmp_pat
     returns = at_the_end(few)
     pd.testing.assert_frame_equal(returns, at_the_end(many), check_exact=True)
     assert returns.abs().to_numpy().max() < 0.5
+
+
+def test_a_series_may_lack_as_many_sessions_as_are_allowed_and_no_more(panel):
+    late = [Finding("late", panel.ids[0], rows=2), Finding("late", panel.ids[1], rows=3)]
+    kept = predict_run._punctual(panel, late, 2)
+    assert kept.ids == (panel.ids[0], *panel.ids[2:])
+    assert str(kept.skipped[panel.ids[1]]) == (
+        "the number of sessions that it lacks is 3; --max-late allows 2"
+    )
+    assert predict_run._punctual(panel, late, None).ids == panel.ids
