@@ -91,9 +91,9 @@ def tests(fifth: int, name: str, *paths: str) -> Part:
     return Part(name, fifth, (*TESTS, *paths))
 
 
-def mornings(seed: int) -> Part:
+def mornings(fifth: int, seed: int) -> Part:
     command = ("python", "scripts/production_year.py", "--quick", "--seed", str(seed))
-    return Part(f"mornings, {('even', 'odd')[seed]} events", 5, command)
+    return Part(f"mornings, {('even', 'odd')[seed]} events", fifth, command)
 
 
 PARTS = (
@@ -101,9 +101,9 @@ PARTS = (
     Part("matrix", 5, ("bash", "scripts/matrix.sh", *CORE)),
     tests(2, "fuzz of files", "tests/ingest/test_fuzz.py", "tests/storage/test_fuzz.py"),
     tests(3, "kills", "tests/cli/test_faults.py"),
-    mornings(0),
-    mornings(1),
-    Part("first_hour.sh", 5, ("bash", "scripts/first_hour.sh")),
+    mornings(5, 0),
+    mornings(2, 1),
+    Part("first_hour.sh", 1, ("bash", "scripts/first_hour.sh")),
     Part("goldens.py", 1, ("python", "scripts/goldens.py", "short")),
     script(1, "accuracy/accuracy.py", "stocks", "baskets", "m4", needs=("data", "arch")),
     script(1, "accuracy/ablations.py", "--only", "season before", needs=("data",)),
