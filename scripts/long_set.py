@@ -103,7 +103,6 @@ PARTS = (
     tests(3, "kills", "tests/cli/test_faults.py"),
     mornings(5, 0),
     mornings(2, 1),
-    Part("first_hour.sh", 1, ("bash", "scripts/first_hour.sh")),
     Part("goldens.py", 1, ("python", "scripts/goldens.py", "short")),
     script(1, "accuracy/accuracy.py", "stocks", "baskets", "m4", needs=("data", "arch")),
     script(1, "accuracy/ablations.py", "--only", "season before", needs=("data",)),

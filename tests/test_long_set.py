@@ -14,6 +14,7 @@ SCRIPT = ROOT / "scripts" / "long_set.py"
 NOT_RUN = {
     "accuracy/m4.py",
     "benchmarks/rival_networks.py", "benchmarks/rival_sides.py", "benchmarks/rival_work.py",
+    "first_hour.sh",  # by the ordinary suite
     "docs_commands.py", "docs_roles.py", "experiments/harness.py", "experiments/torch_mlp.py",
     "long_set.py",
     "production/clock.py", "production/events.py", "production/market.py", "production/year.py",
