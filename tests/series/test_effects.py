@@ -9,14 +9,13 @@ import forecaster as fc
 from forecaster.series.calendar.rhythms import rhythm_of
 from forecaster.series.combination.nature import Nature
 from forecaster.series.features.choosing import choose_transform
-from forecaster.series.known import (
+from forecaster.series.known.calendar_effects import (
     NO_EFFECTS,
-    Shared,
-    calendar_of,
     effects_of,
     effects_on,
     learn_calendar,
 )
+from forecaster.series.known.known_rows import Shared, calendar_of
 
 EASTERS = pd.to_datetime(["2020-04-12", "2021-04-04", "2022-04-17", "2023-04-09"])
 

@@ -11,7 +11,9 @@ from forecaster.series.combination.learning import learn
 from forecaster.series.features.any_series import AnySeries, LearnedOfAny
 from forecaster.series.features.choosing import read_transform
 from forecaster.series.features.transforms import Transform
-from forecaster.series.known import CalendarPrior, ResponsePrior, Shared
+from forecaster.series.known.calendar_effects import CalendarPrior
+from forecaster.series.known.known_rows import Shared
+from forecaster.series.known.responses import ResponsePrior
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.prices.common_volatility import CommonVolatility
 from forecaster.series.prices.volatility_terms import OWN_TERMS, STATE_TERMS

@@ -28,7 +28,7 @@ TOO_SHORT = "the folder lacks stored rows of it, and holds a file that cannot be
 """The reason of a series that may lack the rows of a damaged file."""
 _VALUES = ("close", "y")  # without a number here a row says nothing
 
-_MANY = 20  # so many rows in the future are meant, as in invented data
+_MANY = 20  # fewest rows in the future that are meant to be there, as in invented data
 _TIMEZONES = pd.Timedelta(days=1)
 _FUTURE = "holds rows in the future"
 

@@ -41,7 +41,7 @@ from forecaster.series.features.transforms import (
     check_parts,
     walk,
 )
-from forecaster.series.known import (
+from forecaster.series.known.known_rows import (
     NOTHING_KNOWN,
     KnownRows,
     Shared,
