@@ -96,6 +96,19 @@ def test_the_risk_of_a_basket_is_the_true_one(fitted, paths):
     assert np.std(apart) < 0.6 * true
 
 
+def test_a_basket_leans_to_no_side_though_past_days_did(fitted):
+    """All series fell together on few days, and rose a little on most."""
+    model, panel = fitted
+    random = np.random.default_rng(0)
+    span = model.normal_scores.shape[1:]
+    common = 0.7 * (1 - random.exponential(size=span))
+    scores = common + 0.7 * random.standard_normal(model.normal_scores.shape)
+    model = dataclasses.replace(model, normal_scores=scores.astype(np.float32))
+    basket = wide(fc.simulate(model, panel, 2000)).mean(0)
+    medians = np.log(fc.predict(model, panel)["LSTM"].to_numpy()).reshape(-1, HORIZON).mean(0)
+    assert (basket > medians).mean(0) == pytest.approx(0.5, abs=0.01)
+
+
 def test_the_seed_decides_and_the_frame_is_long(fitted, paths):
     model, panel = fitted
     pd.testing.assert_frame_equal(fc.simulate(model, panel, 2000), paths)

@@ -1,9 +1,11 @@
 """Sample paths of all series together, from the forecast distributions and past errors.
 
-Each path takes the errors of one past time, of all series and steps ahead at once: an empirical
-copula (the Schaake shuffle: Clark et al. 2004, Journal of Hydrometeorology 5(1)). So errors that
-occurred together, across series or across steps, occur together in the paths. Of prices, how much
-of them all series share is a forecast, not the average of the past (:func:`scaled_to_now`).
+The dependence between series and between steps is a t copula (Demarta & McNeil 2005, International
+Statistical Review 73) with the correlations of past errors: a path is a sum of the errors of all
+past times, each with a random weight that is the same for all series and steps. Of prices, how much
+of the errors all series share is a forecast, not the average of the past (:func:`scaled_to_now`).
+Every path has its mirror image, so that the paths of a basket lean to neither side, and each series
+and step keeps its own distribution.
 """
 
 from typing import NamedTuple, Unpack
@@ -28,6 +30,8 @@ from forecaster.machine import free_memory
 from forecaster.series import Panel, findings_of, say_findings
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
+_DOF = 10.0  # degrees of freedom of the copula: large errors come together
+_LARGEST_ERROR = 4.0  # one past day counts no more in correlations
 _BYTES_OF_NUMBER = 24  # a number of a path, with temporary arrays
 
 
@@ -70,10 +74,9 @@ def simulate(
     value of a basket is the sum of its series' values with that ``sample_id``. Each series and time
     by itself has the distribution of :func:`predict`.
 
-    The dependence between series and between steps is that of the errors of past forecasts, at the
-    latest times at which most series have errors. Of prices, how much of these errors is common to
-    all series is forecast from the latest ones. A series without errors at such a time takes those
-    of another time of its own, and is then independent of the others.
+    The dependence between series and between steps is that of the errors of past forecasts, over as
+    many steps as the model holds back. Of prices, how much of these errors is common to all series
+    is forecast from the latest ones. A series without errors is independent of the others.
 
     - ``model, panel, columns``: as for :func:`predict`, which leaves out the same series and rows
     - ``n_paths``: the number of paths
@@ -98,8 +101,8 @@ def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths
     units, positions = (latest.scores / latest.spread)[:, -rows:], transformed.positions[:, -rows:]
     closed = (transformed.scale[:, -1] == 0)[:, None]
     units = np.where(closed, 0.0, units)  # steps without an error need no past one
-    prices = not model.transform.takes_any
-    ranked_by = scaled_to_now(units, positions) if prices else units
+    if not model.transform.takes_any:
+        units = scaled_to_now(units, positions)
     series = len(panel.ids)
     size, free = _BYTES_OF_NUMBER * n_paths * series * horizon, free_memory()
     if size > free:
@@ -107,7 +110,7 @@ def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths
             f"n_paths: {n_paths:,} paths of {series:,} series take {size / 1e9:,.1f} GB, and "
             f"{free / 1e9:,.1f} GB are free; expected {max(1, free * n_paths // size):,} at most"
         )
-    usual = _draw(units, ranked_by, positions, n_paths, np.random.default_rng(seed))
+    usual = _draw(units, positions, n_paths, np.random.default_rng(seed))
     standardised = _values(latest.distribution, latest.calibrated.scores(usual))
     base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
@@ -118,42 +121,30 @@ def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths
 
 
 def _draw(
-    units: Float[np.ndarray, "series origin horizon"],
-    ranked_by: Float[np.ndarray, "series origin horizon"],
+    errors: Float[np.ndarray, "series origin horizon"],
     positions: Int[np.ndarray, "series origin"],
     n_paths: int,
     random: np.random.Generator,
 ) -> Float[np.ndarray, "series path horizon"]:
     """Draw standard normal scores of all series jointly.
 
-    - ``units``: past scores in units of their spread, in order of time, NaN where unknown
-    - ``ranked_by``: what decides the rank of each score among those of its series and step
+    - ``errors``: past scores, in order of time, NaN where unknown
     - ``positions``: of their origins on the panel's time axis
     """
-    known = np.asarray(np.isfinite(units).all(axis=2))
-    times, count = np.unique(positions[known], return_counts=True)
-    common = times[count >= 0.5 * count.max()] if len(times) else np.zeros(1, int)
-    # Each time is drawn equally often, so that the distribution of each series stays exact.
-    rounds = -(-n_paths // len(common))
-    drawn = np.concatenate([random.permutation(common) for _ in range(rounds)])[:n_paths]
-    within = random.uniform(size=n_paths)  # a position between neighbouring ranks
-    shares = np.empty((len(units), n_paths, units.shape[2]))
-    for row in range(len(units)):
-        order, at = ranked_by[row][known[row]], positions[row][known[row]]
-        if not len(at):
-            shares[row] = random.uniform(size=n_paths)[:, None]
-            continue
-        chosen = np.minimum(np.searchsorted(at, drawn), len(at) - 1)
-        chosen = np.where(at[chosen] == drawn, chosen, random.integers(len(at), size=n_paths))
-        # Of each time; those that the series lacks are replaced.
-        chance = np.isin(at, common) / len(common)
-        chance += (1 - chance.sum()) / len(at)
-        for h in range(units.shape[2]):
-            ranks = np.argsort(order[:, h], kind="stable")
-            below = np.empty(len(chance))  # the probability that a lower rank is drawn
-            below[ranks] = np.cumsum(chance[ranks]) - chance[ranks]
-            shares[row, :, h] = below[chosen] + within * chance[chosen]
-    return ndtri(np.clip(shares, 1e-6, 1 - 1e-6))
+    times, time = np.unique(positions, return_inverse=True)
+    known, half = np.asarray(np.isfinite(errors).all(axis=2)), -(-n_paths // 2)
+    weights = random.standard_normal((half, len(times)))
+    weights *= np.sqrt(_DOF / random.chisquare(_DOF, (half, 1)))
+    usual = ndtri((np.arange(n_paths) + 0.5) / n_paths)
+    scores = np.empty((len(errors), n_paths, errors.shape[2]))
+    for row, at in enumerate(time.reshape(positions.shape)):
+        some = known[row]
+        drawn = weights[:, at[some]] @ np.clip(errors[row, some], -_LARGEST_ERROR, _LARGEST_ERROR)
+        # The order of a series without errors is random.
+        drawn = drawn + 1e-9 * random.standard_normal(drawn.shape)
+        ranks = np.concatenate([drawn, -drawn])[:n_paths].argsort(axis=0).argsort(axis=0)
+        scores[row] = usual[ranks]
+    return scores
 
 
 def _values(
@@ -174,7 +165,7 @@ def _values(
 
 _HALF_LIFE = 10.0  # number of times after which the weight of a square has halved
 _PRIOR = 10.0  # weight of the mean of all squares, as a number of times
-_LARGEST = 0.95  # largest share of the factor in the variance of errors
+_MOST = 0.95  # largest share of the factor in the variance of errors
 _ENOUGH = 0.5  # share of the series that must have an error, for a time to have a factor
 
 
@@ -203,13 +194,13 @@ def scaled_to_now(
     squares = factor[:, 0] ** 2
     squares = squares[np.isfinite(squares)]
     total = float((errors**2).mean())
-    usual = min(float(squares.mean()), _LARGEST * total)
+    usual = min(float(squares.mean()), _MOST * total)
     # If series were independent, a part of the mean square would remain; it does not change.
     alone = total / float(count[enough[:, 0], 0].mean())
     weights = 0.5 ** (np.arange(len(squares))[::-1] / _HALF_LIFE)
     recent = (_PRIOR * usual + weights @ squares) / (_PRIOR + weights.sum())
     shared = max(0.0, 1 - alone / usual) if usual > 0 else 0.0
-    now = min(usual + shared * (recent - usual), _LARGEST * total)
+    now = min(usual + shared * (recent - usual), _MOST * total)
     if now == usual:
         return units
     common = np.nan_to_num(factor)[time]
