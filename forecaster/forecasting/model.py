@@ -11,8 +11,8 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.errors import ModelError, Skipped, UsageError, check_names, check_type, listed, near
+from forecaster.forecasting.bands.calibration import Widths
 from forecaster.forecasting.bands.drift import Drift
-from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.comparing import comparison
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.methods import FORECAST_BY, Method

@@ -205,16 +205,16 @@ def test_too_little_memory_is_one_clear_error(monkeypatch, tmp_path, error):
 
 
 def test_a_forecast_that_is_not_finite_is_named_and_the_others_are_written(home, monkeypatch):
-    from forecaster.forecasting.predicting import predicting, simulating
+    from forecaster.forecasting.predicting import forecast, simulating
 
-    original = predicting.finite_rows
+    original = forecast.finite_rows
 
     def broken(panel, forecast):
         for values in forecast.values():
             values[panel.ids.index("KO")] = float("nan")
         return original(panel, forecast)
 
-    for module in (predicting, simulating):
+    for module in (forecast, simulating):
         monkeypatch.setattr(module, "finite_rows", broken)
     for more in ((), ("--paths", 20)):
         done = run("predict", "--all", *more, "--format", "csv", "--home", home)

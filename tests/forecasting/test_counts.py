@@ -1,5 +1,7 @@
 """Series of counts are forecast by distributions of counts."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,8 +10,12 @@ from scipy import stats
 import forecaster as fc
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from forecaster.forecasting import around_columns, forecast_columns, quantile_columns
-from forecaster.forecasting.bands.counted import Counted, Units, probability_up_to, smallest_count
-from forecaster.forecasting.bands.distribution import Distribution
+from forecaster.forecasting.bands.distribution import (
+    Counts,
+    Distribution,
+    probability_up_to,
+    smallest_count,
+)
 from forecaster.report.numbers import pits
 from tests.slow import rest_slow
 
@@ -43,14 +49,12 @@ def test_probabilities_and_quantiles_are_those_of_scipy(mean, variance):
     assert np.isnan(smallest_count(np.nan, mean, variance))
 
 
-def counted(mean: float, variance: float, origins: int = 3000) -> Counted:
-    shape = 2, origins, 3
+def counted(mean: float, variance: float, origins: int = 3000) -> Distribution:
+    shape = 1, origins, 3
     draws = (np.arange(np.prod(shape)).reshape(shape) * 0.6180339887498949) % 1
-    deviation = np.sqrt(variance)
-    units = Units(np.array([True, False]), np.full(shape, mean), np.full(shape, deviation), draws)
-    made = Counted.of(Distribution.unit(shape, 1e4), units)
-    assert isinstance(made, Counted)
-    return made
+    units = np.full(shape, mean), np.full(shape, np.sqrt(variance)), draws
+    made = Distribution.unit((2, origins, 3), 1e4)
+    return dataclasses.replace(made, counts=Counts(np.zeros(1, int), *units))
 
 
 @pytest.mark.parametrize(("mean", "variance"), [(0.3, 0.6), (4.0, 4.0)])

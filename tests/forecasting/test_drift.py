@@ -9,7 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.forecasting.bands.drift import KEPT, change_of, drift_of
 from forecaster.forecasting.model import Networks
-from forecaster.forecasting.predicting.distributions import at_origins, distributions
+from forecaster.forecasting.predicting.forecast import at_origins, distributions
 
 DAY = np.log(1.05) / 365.25  # the premium of 5 % a year for a calendar day
 

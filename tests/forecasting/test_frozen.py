@@ -6,7 +6,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError
-from forecaster.forecasting.predicting import predicting
+from forecaster.forecasting.predicting import forecast as path
 from tests.messages import refuses, warns
 
 HORIZON, STILL, MOVING = 5, 270, 30
@@ -43,7 +43,7 @@ def test_bands_of_a_series_that_begins_to_move_are_bounded(frame, fitted):
 
 def test_a_forecast_that_is_not_finite_costs_the_other_series_nothing(frame, fitted, monkeypatch):
     whole = fc.predict(fitted, frame)
-    original = predicting.forecast_latest
+    original = path.forecast_latest
 
     def broken(*args):
         made = original(*args)
@@ -51,7 +51,7 @@ def test_a_forecast_that_is_not_finite_costs_the_other_series_nothing(frame, fit
             values[args[1].ids.index("still")] = np.inf
         return made
 
-    monkeypatch.setattr(predicting, "forecast_latest", broken)
+    monkeypatch.setattr(path, "forecast_latest", broken)
     with warns(ForecasterWarning):
         made = fc.predict(fitted, frame)
     others = whole[whole["unique_id"] != "still"].reset_index(drop=True)

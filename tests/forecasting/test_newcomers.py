@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError
-from forecaster.forecasting.predicting.matching import match_panel
+from forecaster.forecasting.predicting.predicting import match_panel
 from tests.messages import refuses, warns
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError, UsageError
-from forecaster.forecasting.predicting import predicting
+from forecaster.forecasting.predicting.forecast import _with_recent
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
 from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS
@@ -74,10 +74,10 @@ def test_a_panel_of_another_kind_is_refused(panel, model):
 
 
 def test_calibration_moves_on_with_new_prices(panel, config):
-    """_append puts the scores since the fit behind the stored ones."""
+    """The scores since the fit stand behind the stored ones."""
     stored = np.arange(12.0).reshape(2, 6, 1)
     recent = -np.arange(8.0).reshape(2, 4, 1)
-    got = predicting._append(stored, recent, keep=np.array([3, 1]))[..., 0]
+    got = _with_recent(stored, recent, np.array([3, 1]))[..., 0]
     nan = np.nan
     # The first series has 2 rows since the fit, the second none; the last origin is "now".
     np.testing.assert_array_equal(

@@ -12,7 +12,7 @@ from forecaster.errors import ForecasterWarning
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.fitting.validating import scale_weights
 from forecaster.forecasting.model import rename_series
-from forecaster.forecasting.predicting.distributions import with_common
+from forecaster.forecasting.predicting.forecast import with_common
 from tests.common_market import frame
 from tests.conftest import run
 from tests.messages import warns

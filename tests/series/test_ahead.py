@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.forecasting.predicting.predicting import times_ahead
+from forecaster.forecasting.predicting.forecast import times_ahead
 from forecaster.series import infer_frequency
 from forecaster.series.calendar.frequency import times_after_rows
 

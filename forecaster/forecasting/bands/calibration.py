@@ -23,9 +23,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from forecaster.forecasting.bands.distribution import FARTHEST, ndtr, ndtri
-from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS
 
 ByOrigin: TypeAlias = Float[np.ndarray, "series origin horizon"]
+
+KNOTS = np.linspace(0.0, 4.0, 17)
+"""The normal scores at which tails are measured; the last value also holds beyond the last knot."""
+FARTHEST_TAIL = 1e3
+"""The farthest that tails reach."""
 
 # The weights of prior values, as numbers of independent scores.
 _PRIOR = 25.0  # weight of the spread 1 one step ahead, and of usual tails in those of all series
@@ -34,6 +38,25 @@ _NEARER = 300.0  # weight of the spread one step nearer, in that of all series
 # weights per origin.
 _FACTORS = (100.0, 0.998), (20.0, 0.98)
 _MEAN_SIZE = np.sqrt(2 / np.pi)  # the mean absolute value of normal scores
+
+
+class Widths(NamedTuple):
+    """The width and the tails that the bands of all series start from, by horizon.
+
+    - ``networks``: the spread of the scores of forecasts by networks; 1 where series are
+      independent
+    - ``without``: the same for forecasts without a network
+    - ``tails``: from :func:`common_tails`, for forecasts without a network that are not counts
+    """
+
+    networks: Float[np.ndarray, " horizon"]
+    without: Float[np.ndarray, " horizon"]
+    tails: Float[np.ndarray, "horizon knot"]
+
+    @staticmethod
+    def unit(horizon: int) -> "Widths":
+        """Return the widths and the tails of the forecast distributions."""
+        return Widths(np.ones(horizon), np.ones(horizon), np.tile(KNOTS, (horizon, 1)))
 
 
 class Calibrated(NamedTuple):

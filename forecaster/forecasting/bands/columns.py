@@ -1,4 +1,4 @@
-"""The names of the columns of forecast frames.
+"""What is read from a distribution, levels and quantiles, and the columns that they are in.
 
 A frame begins with its keys ``unique_id`` and ``ds``; forecasts of the past also have ``cutoff``
 and ``y``. Each model has a column of medians under its own name and, per level, the bounds of a
@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from forecaster.errors import wrong_argument
 from forecaster.forecasting.methods import FORECAST_BY
 
 KEYS = ("unique_id", "ds", "cutoff", "y")
@@ -130,3 +131,37 @@ def renamed_columns(columns: Iterable[object], model: str, name: str) -> dict[st
         elif bound and bound.model == model:
             renamed[column] = name + column.removeprefix(model)
     return renamed
+
+
+def check_levels(level: Sequence[float] | float) -> list[float]:
+    """Return the levels of bands, sorted. Raises UsageError unless each is 1 or more, below 100."""
+    return _numbers("level", level, 1.0, 100.0, "percent of 1 or more, below 100, such as 80", 100)
+
+
+def check_quantiles(quantiles: Sequence[float] | float) -> list[float]:
+    """Return the probabilities, sorted. Raises UsageError unless each lies between 0 and 1."""
+    least, expected = np.finfo(float).tiny, "probabilities above 0 and below 1, such as 0.95"
+    return _numbers("quantiles", quantiles, least, 1.0, expected, 0.01)
+
+
+def _numbers(
+    name: str,
+    given: Sequence[float] | float,
+    least: float,
+    below: float,
+    expected: str,
+    unit: float,
+) -> list[float]:
+    """Return what was given as sorted numbers. Raises UsageError for anything else.
+
+    ``unit``: times what a user who mistakes shares and per cent has given
+    """
+    try:
+        numbers = sorted({*np.atleast_1d(np.asarray(given, float)).tolist()})
+    except (TypeError, ValueError):
+        raise wrong_argument(name, given, expected) from None
+    if wrong := [number for number in numbers if not least <= number < below]:
+        meant = wrong[0] * unit
+        hint = f" (did you mean {meant:g}?)" if least <= meant < below else ""
+        raise wrong_argument(name, wrong[0], expected + hint)
+    return numbers

@@ -1,4 +1,4 @@
-"""Student-t distributions: what the outputs of networks say, and the forecast of a series.
+"""Distributions of forecasts: Student-t, as the outputs of networks say, or those of counts.
 
 The degrees of freedom of a network are one constant per step ahead, which is learned, as in GARCH
 with Student-t errors (Bollerslev 1987, Review of Economics and Statistics 69): they hardly change
@@ -8,10 +8,16 @@ The networks of a series are combined by their quantiles, not by their probabili
 probabilities is wider than each of them (Lichtendahl, Grushka-Cockayne & Winkler 2013, Management
 Science 59). The location is the mean of theirs, the scale the geometric mean, as scales are
 multiplied wherever they are combined.
+
+Those of counts are negative binomial, with the mean and variance of the other forecast. Quantiles
+are whole numbers, none below zero. The probability of a count jumps, so a score is drawn at random
+between the probabilities of a lower count and of this one or a lower (the randomised probability
+integral transform: Czado, Gneiting & Held 2009, Biometrics 65). The draws follow from the number of
+the row, so that the same forecast always has the same scores.
 """
 
 import dataclasses
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +25,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
+from scipy.special import betainc, gammaincc, ndtr, ndtri, stdtr, stdtrit
 
 ByHorizon: TypeAlias = Float[Array, "*batch horizon"]
 
@@ -28,6 +34,8 @@ FARTHEST = 8.0
 _MIN_DOF = 2.1  # above 2, so that the variance exists
 _AT_START = 3.0  # what is added to the trained constants, which are 0 at first
 _NORMAL = 1e4  # degrees of freedom of a distribution that is as good as normal
+_POISSON = 1 + 1e-6  # ratio of variance to mean up to which counts are Poisson's
+_STEPS = 64  # maximum number in a bisection
 DOF_AT_START = _MIN_DOF + float(np.log1p(np.exp(_AT_START)))
 """The degrees of freedom before training, and without a network."""
 
@@ -84,16 +92,32 @@ def _log_gamma_ratio(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return 0.5 * jnp.log(far) - series + steps
 
 
+class Counts(NamedTuple):
+    """The series of a forecast that are counts, and how its numbers stand for counts.
+
+    - ``rows``: their rows among all series
+    - ``base, unit``: a standardised value x stands for the count ``base + unit * x``
+    - ``draws``: between 0 and 1, for scores
+    """
+
+    rows: Int[np.ndarray, " counted"]
+    base: Float[np.ndarray, "counted origin horizon"]
+    unit: Float[np.ndarray, "counted origin horizon"]
+    draws: Float[np.ndarray, "counted origin horizon"]
+
+
 @dataclasses.dataclass(frozen=True)
 class Distribution:
     """The distribution of each forecast, in standardised units.
 
-    ``location, scale, dof``: its location, scale and degrees of freedom
+    - ``location, scale, dof``: its location, scale and degrees of freedom
+    - ``counts``: the series that are counts; None: there are none
     """
 
     location: Float[np.ndarray, "*forecast"]
     scale: Float[np.ndarray, "*forecast"]
     dof: Float[np.ndarray, "*forecast"]
+    counts: Counts | None = None
 
     @staticmethod
     def unit(shape: tuple[int, ...], dof: float) -> "Distribution":
@@ -118,17 +142,29 @@ class Distribution:
 
     def at(self, origins: slice | Int[np.ndarray, " some"]) -> "Distribution":
         """Return the distributions of some origins, the second axis."""
-        return Distribution(*(part[:, origins] for part in (self.location, self.scale, self.dof)))
+        parts = (part[:, origins] for part in (self.location, self.scale, self.dof))
+        if self.counts is None:
+            return Distribution(*parts)
+        rows, *others = self.counts
+        return Distribution(*parts, Counts(rows, *(part[:, origins] for part in others)))
 
     def scores(self, values: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """Return the normal scores of outcomes, NaN where unknown.
 
         A score is the standard normal quantile of the probability of a lower value, from the
-        smaller of both tails, so that small probabilities keep their digits.
+        smaller of both tails, so that small probabilities keep their digits. Those of counts are
+        drawn between those of neighbouring counts.
         """
         away = (values - self.location) / self.scale
         scores = np.copysign(ndtri(stdtr(self.dof, -np.abs(away))), away)
-        return np.clip(scores, -FARTHEST, FARTHEST)
+        scores = np.clip(scores, -FARTHEST, FARTHEST)
+        if self.counts is not None:
+            rows, base, unit, draws = self.counts
+            came = np.rint(base + unit * values[rows])
+            below, at_most = (probability_up_to(n, *self._moments()) for n in (came - 1, came))
+            drawn = np.clip(ndtri(below + draws * (at_most - below)), -FARTHEST, FARTHEST)
+            scores[rows] = np.where(np.isfinite(came), drawn, np.nan)
+        return scores
 
     def quantiles(self, scores: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """Return the values with these normal scores; NaN where a score is NaN."""
@@ -137,10 +173,77 @@ class Distribution:
             beyond = stdtrit(self.dof, ndtr(-np.abs(scores)))
         else:  # medians need no search
             beyond = np.where(self.dof > 0, 0.0 * scores, np.nan)
-        return self.location - np.sign(scores) * beyond * self.scale
+        values = self.location - np.sign(scores) * beyond * self.scale
+        if self.counts is not None:
+            rows, base, unit, _ = self.counts
+            values[rows] = (smallest_count(ndtr(scores[rows]), *self._moments()) - base) / unit
+        return values
 
     def probability_above(self, threshold: ArrayLike) -> Float[np.ndarray, "*forecast"]:
         """Return the probability of a value above a threshold."""
         away = (np.asarray(threshold) - self.location) / self.scale
         beyond = stdtr(self.dof, -np.abs(away))
-        return np.where(away < 0, 1 - beyond, beyond)
+        chances = np.where(away < 0, 1 - beyond, beyond)
+        if self.counts is not None:
+            rows, base, unit, _ = self.counts
+            counts = base + unit * np.broadcast_to(threshold, self.shape)[rows]
+            # A number that is whole except for rounding counts as whole.
+            nearest = np.rint(counts)
+            whole = np.where(np.abs(counts - nearest) < 1e-6 * (1 + nearest), nearest, counts)
+            chances[rows] = 1 - probability_up_to(np.floor(whole), *self._moments())
+        return chances
+
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the counts; the square of a scale is a variance."""
+        assert self.counts is not None
+        rows, base, unit, _ = self.counts
+        mean = np.maximum(base + unit * self.location[rows], 1e-9)
+        return mean, np.square(unit * self.scale[rows])
+
+
+def probability_up_to(counts: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> np.ndarray:
+    """Return the probability of a count or a lower one; 0 below zero.
+
+    It is that of a negative binomial distribution, or of Poisson's where the variance is not above
+    the mean.
+    """
+    counts, mean, variance = np.broadcast_arrays(
+        *(np.asarray(part, float) for part in (counts, mean, variance))
+    )
+    more = np.floor(np.maximum(counts, 0)) + 1
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        size = mean * mean / (variance - mean)
+        binomial = betainc(size, more, mean / variance)
+        poisson = gammaincc(more, mean)
+    chances = np.where(variance > _POISSON * mean, binomial, poisson)
+    return np.where(counts < 0, 0.0, np.where(np.isnan(counts), np.nan, chances))
+
+
+def smallest_count(chance: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> np.ndarray:
+    """Return the smallest count which, with lower ones, has at least this probability.
+
+    NaN where the probability is NaN.
+    """
+    chance, mean, variance = np.broadcast_arrays(
+        *(np.asarray(part, float) for part in (chance, mean, variance))
+    )
+    out = np.full(chance.shape, np.nan)
+    known = ~np.isnan(chance)
+    chance, mean, variance = chance[known], mean[known], variance[known]
+    low = np.full(chance.shape, -1.0)  # too small
+    high = np.ceil(mean + 2 * np.sqrt(variance)) + 1
+    left = np.arange(len(chance))
+    for _ in range(_STEPS):
+        left = left[probability_up_to(high[left], mean[left], variance[left]) < chance[left]]
+        if not len(left):
+            break
+        low[left], high[left] = high[left], 2 * high[left]
+    for _ in range(_STEPS):
+        left = np.flatnonzero(high - low > 1)
+        if not len(left):
+            break
+        middle = np.floor((low[left] + high[left]) / 2)
+        enough = probability_up_to(middle, mean[left], variance[left]) >= chance[left]
+        high[left[enough]], low[left[~enough]] = middle[enough], middle[~enough]
+    out[known] = high
+    return out

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.config import Config
 from forecaster.series import Panel
 
@@ -44,18 +43,6 @@ class Drift(NamedTuple):
     def only(self, rows: Int[np.ndarray, " some"]) -> "Drift":
         """Return the drift of some series, by their rows."""
         return Drift(self.per_row[rows], self.usual[rows])
-
-    def completed(
-        self, made: Distribution, outcomes: Float[np.ndarray, "series origin horizon"]
-    ) -> "Drift":
-        """Return the drift with the mean location of networks where it was not known yet.
-
-        ``made``, ``outcomes``: what the networks forecast, and what came
-        """
-        known = np.isfinite(outcomes)
-        total = np.where(known, made.location, 0.0).sum(1, dtype=float)
-        found = total / np.maximum(known.sum(1), 1)
-        return self._replace(usual=np.where(np.isnan(self.usual), found, self.usual))
 
 
 def premium_of(config: Config, panel: Panel) -> float | None:

@@ -18,9 +18,8 @@ from jaxtyping import Float
 
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
-from forecaster.forecasting.bands.calibration import common_spread, common_tails
+from forecaster.forecasting.bands.calibration import Widths, common_spread, common_tails
 from forecaster.forecasting.bands.drift import drift_of
-from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.config import Config, checked_config
 from forecaster.forecasting.fitting.arguments import (
     check_covariates,

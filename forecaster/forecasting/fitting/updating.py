@@ -28,7 +28,7 @@ from forecaster.forecasting.fitting.fit import fit_part
 from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.methods import rows_to_train
 from forecaster.forecasting.model import Model, check_model, join_models
-from forecaster.forecasting.predicting.matching import match_panel
+from forecaster.forecasting.predicting.predicting import match_panel
 from forecaster.forecasting.windows import padded_steps
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, names_in_short, show_time

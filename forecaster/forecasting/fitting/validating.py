@@ -21,7 +21,7 @@ from forecaster.forecasting.methods import Method
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.network_task import split_of, validation_of
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.predicting.distributions import (
+from forecaster.forecasting.predicting.forecast import (
     around_drift,
     at_origins,
     distribution_of,

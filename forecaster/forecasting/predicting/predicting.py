@@ -1,56 +1,44 @@
-"""Forecast with a model: distributions, bands, and a long frame of forecasts."""
+"""Forecast with a model: the series of a panel that it can forecast, and a word on the others."""
 
+import dataclasses
 import itertools
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int, Shaped
 
 from forecaster.errors import (
     ForecasterWarning,
     Kind,
     ModelError,
     Skipped,
+    listed,
     name_reasons,
-    wrong_argument,
+    warn_of_skipped,
 )
-from forecaster.forecasting.bands.calibration import (
-    Calibrated,
-    normal_scores_of,
-    spread_at_origins,
-)
-from forecaster.forecasting.bands.columns import around_columns, forecast_columns, quantile_column
-from forecaster.forecasting.bands.distribution import Distribution, ndtri
-from forecaster.forecasting.methods import FORECAST_BY
-from forecaster.forecasting.model import Model, check_model
-from forecaster.forecasting.predicting.distributions import (
-    ByHorizon,
-    Origins,
-    at_origins,
-    distributions,
-)
-from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
+from forecaster.forecasting.bands.drift import drift_of
+from forecaster.forecasting.methods import methods_of, rows_to_train
+from forecaster.forecasting.model import Model, check_model, join_models
+from forecaster.forecasting.predicting.forecast import forecast_frame, times_ahead
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
-    Frequency,
+    FEWEST_PEERS,
     Panel,
-    Transformed,
+    behind_market,
     findings_in_words,
     findings_of,
-    frequency_beside,
     missed_events,
     missing_ahead,
     say_findings,
     show_time,
+    spaced_otherwise,
+    spacing_of,
 )
 
-_STEPS_AT_ONCE = 2**17  # steps of the series that are forecast at the same time
-_AT_ONCE = 8  # origins
-RISE = "probability_of_rise"
-"""The column with the probability that a value lies above the latest one."""
+_NAMED = 5  # series in a warning
 
 
 def predict(
@@ -92,37 +80,6 @@ def predict(
     model, panel = prepared(model, panel, **columns)
     say_findings(findings_of(panel, forecasting=True), len(panel.ids))
     return forecast_frame(model, panel, level, quantiles)
-
-
-def forecast_frame(
-    model: Model, panel: Panel, level: Sequence[float], quantiles: Sequence[float]
-) -> pd.DataFrame:
-    """Return the frame of :func:`predict` from what :func:`prepared` returns."""
-    level, quantiles = check_levels(level), check_quantiles(quantiles)
-    horizon = model.config.horizon
-    steps = int(panel.mask.sum(1).max())
-    parts: list[dict[str, ByHorizon]] = []
-    # The combination computes series that are alike together: parts would change their last bits.
-    whole = model.transform.name == "combined"
-    count = 1 if whole else -(-len(panel.ids) * steps // _STEPS_AT_ONCE)
-    for names in np.array_split(np.array(panel.ids, object), min(count, len(panel.ids))):
-        some = panel if count == 1 else panel.only(names.tolist())
-        transformed = model.transform.apply(some, horizon, steps)
-        parts.append(forecast_latest(model, some, transformed, 1, level, quantiles))
-    forecast = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    panel, finite = finite_rows(panel, forecast)
-    forecast = {name: values[finite] for name, values in forecast.items()}
-    factor = price_factor(panel)[:, None]
-    times = panel.of_times(lambda times: times_ahead(times, horizon, model.frequency))
-    names = np.repeat(np.array(panel.ids, object), horizon)
-    frame = pd.DataFrame({"unique_id": names, "ds": np.concatenate(times)})
-    for name, values in forecast.items():
-        values = values[:, 0]  # (series, horizon)
-        frame[name] = (values if name == RISE else values * factor).ravel()
-    if model.transform.takes_any:
-        methods = model.networks.methods[model.networks.rows_of(panel.ids)]
-        frame[FORECAST_BY] = np.repeat(np.array([*map(str, methods)], object), horizon)
-    return frame
 
 
 def prepared(
@@ -179,198 +136,164 @@ def _check_known_ahead(model: Model, panel: Panel) -> None:
         warnings.warn(said, ForecasterWarning, stacklevel=4)
 
 
-def finite_rows(
-    panel: Panel, forecast: dict[str, ByHorizon]
-) -> tuple[Panel, Bool[np.ndarray, " series"]]:
-    """Return the series with finite forecasts, and which they are; warn of the others.
+def with_newcomers(model: Model, panel: Panel) -> Model:
+    """Return the model with the weights of the common start for each series without a network.
 
-    No network of a sound model makes one that is not finite. Raises ModelError where no series has
-    a finite forecast.
+    Warns of these series. ``panel``: as :func:`match_panel` returns it.
     """
-    finite = np.all([np.isfinite(values).all((1, 2)) for values in forecast.values()], axis=0)
-    wrong = [name for name, sound in zip(panel.ids, finite, strict=True) if not sound]
-    if not wrong:
-        return panel, finite
-    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-    if not finite.any():
-        raise ModelError(f"{wrong[0]}{more}: {Skipped(Kind.FORECAST_NOT_FINITE)}")
+    known = set(model.ids)
+    new = [name for name in panel.ids if name not in known]
+    if not new:
+        return model
     warnings.warn(
-        f"{wrong[0]}{more}: left out: {Skipped(Kind.FORECAST_NOT_FINITE)}",
+        f"{len(new)} series that have no networks of their own are forecast by those trained on "
+        f"all series: {', '.join(new[:_NAMED])}{', ...' if len(new) > _NAMED else ''}",
         ForecasterWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
-    return panel.only([name for name in panel.ids if name not in wrong]), finite
+    part, config, networks = panel.only(new), model.config, model.networks
+    rows, nobody = part.mask.sum(1), np.zeros(len(new), bool)
+    # Classical models of a long series are scored on rows that they were not fitted on.
+    held_back = np.where(rows >= rows_to_train(config, model.transform), rows // 2, 0)
+    transform = model.transform.with_series(part, config.season)
+    transform = transform.with_components(part, config.horizon, held_back)
+    methods = methods_of(part, config, transform, nobody, common=networks.start is not None)
+    drift = networks.drift and drift_of(part, config)
+    newcomers = dataclasses.replace(
+        model,
+        networks=dataclasses.replace(networks.only([]).among(new, methods), drift=drift),
+        transform=transform,
+        normal_scores=np.full((len(new), *model.normal_scores.shape[1:]), np.nan, np.float32),
+        fitted_until=_scored_from(model, part, held_back),
+        spacing=np.array(part.of_times(spacing_of)),
+    )
+    joined = join_models([model, newcomers])
+    return dataclasses.replace(joined, transform=transform)
 
 
-def times_ahead(series_times: np.ndarray, horizon: int, usual: Frequency) -> np.ndarray:
-    """Return the times of the next rows of a series, (horizon,), by its own frequency.
+def _scored_from(
+    model: Model, panel: Panel, held_back: Int[np.ndarray, " series"]
+) -> Shaped[np.ndarray, " series"]:
+    """Return, for each series, the time from which errors of its forecasts calibrate its bands.
 
-    ``usual``: the frequency of most series, for one whose rows are too few to tell its own
+    No network has seen any row of these series, and classical models have not seen the rows held
+    back. So the errors of the rows held back count, up to the memory of bands. Without classical
+    models the errors of all rows count.
     """
-    return frequency_beside(series_times, usual).after(series_times[-1], horizon)
+    count = np.full(len(held_back), model.config.longest_validation)
+    if model.transform.takes_any:
+        count = np.clip(held_back, 1, count)
+    latest = [times[-n:] for (_, times), n in zip(panel.rows(), count.tolist(), strict=True)]
+    return np.array([times[0] for times in latest], model.fitted_until.dtype)
 
 
-def forecast_latest(
-    model: Model,
-    panel: Panel,
-    transformed: Transformed,
-    count: int,
-    level: Sequence[float],
-    quantiles: Sequence[float] = (),
-    outcomes: ByHorizon | None = None,
-) -> dict[str, ByHorizon]:
-    """Return forecasts made at the latest ``count`` steps, by column, (series, count, horizon).
+def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
+    """Return the panel of the series that a model can forecast, with the model's channels.
 
-    A forecast uses only what was known at its step, both for the inputs of networks and for the
-    outcomes that calibrate the bands, which include those since the fit.
+    ``latest``: whether forecasts are made from the latest rows, which then must be as far apart as
+    the rows of the fit
 
-    - ``model``: has networks for every series of the panel
-    - ``panel``: as :func:`match_panel` returns it
-    - ``transformed``: the panel under the model's transform
-    - ``count``: the number of latest steps
-    - ``level``: levels of the bands, in percent, sorted
-    - ``quantiles``: further probabilities, each with a column of its own
-    - ``outcomes`` (series, count, horizon): NaN where unknown; if given, the probabilities of less
-      and of at most as much are in :func:`.around_columns`, but only of counts: others are NaN
+    Warns of the other series, and names them in ``skipped``. Raises ModelError when none is left or
+    the panel lacks one of the channels.
     """
-    latest = latest_of(model, panel, transformed, count)
-    origins, distribution, calibrated = latest.origins, latest.distribution, latest.calibrated
-    base, unit = (at_origins(part, origins) for part in (transformed.base, transformed.scale))
-    name = model.config.column
-    names = forecast_columns(name, level) + [quantile_column(name, q) for q in quantiles]
-    # A quantile is a bound of a band, to the bit.
-    beside = normal_scores_of([round(200 * abs(q - 0.5), 9) for q in quantiles])
-    others = [own[int(q > 0.5)] for own, q in zip(beside, quantiles, strict=True)]
-    usual = np.array([0.0, *normal_scores_of(level).ravel(), *others])
-
-    def at_most(z: np.ndarray) -> ByHorizon:
-        """Return the probability of a value or a lower one."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            far = np.where(unit == 0, np.where(z < base, -np.inf, np.inf), (z - base) / unit)
-        return calibrated.probability_below(-ndtri(distribution.probability_above(far)))
-
-    columns = {
-        column: transformed.invert(base + unit * distribution.quantiles(score))
-        for column, score in zip(names, calibrated.scores(usual[:, None, None, None]), strict=True)
-    }
-    if outcomes is not None:
-        counts = np.where(transformed.counted[:, None, None], outcomes, np.nan)
-        around = np.ceil(counts) - 1, counts
-        columns |= dict(zip(around_columns(name), map(at_most, around), strict=True))
-    now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
-    return columns | {RISE: 1 - at_most(now)}
-
-
-class Latest(NamedTuple):
-    """The distributions forecast at the latest steps, and how they are calibrated.
-
-    - ``origins``: the steps
-    - ``distribution``: the distributions forecast at them, in standardised units
-    - ``calibrated``: what past outcomes say of them
-    - ``scores``: normal scores of the outcomes from the validation span until now, in order of
-      time, NaN where unknown; the last origin is "now"
-    - ``spread``: of the scores, as known at each origin
-    """
-
-    origins: Origins
-    distribution: Distribution
-    calibrated: Calibrated
-    scores: ByHorizon
-    spread: ByHorizon
+    panel = _with_market(model, _with_channels(model, panel))
+    if panel.peers is None:
+        panel = panel.with_peers(model.peers)
+    reasons: dict[str, Skipped] = {}
+    if model.networks.start is None and not model.transform.takes_any:
+        unknown = [name for name in panel.ids if name not in set(model.ids)]
+        reasons |= dict.fromkeys(unknown, Skipped(Kind.NO_NETWORK))
+    rows = model.transform.usable_rows(panel)
+    reasons |= rows.too_far_apart() | rows.reasons()
+    least = model.transform.rows_to_forecast(model.config.horizon)
+    needed = max(model.config.rows_to_forecast, least)
+    networked = set(model.ids)
+    if model.transform.takes_any:
+        least = 0
+        of_networks = zip(model.ids, model.networks.networked, strict=True)
+        networked = {name for name, one in of_networks if one}
+    elif model.transform.learned.volatility is None:
+        least = needed
+    for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
+        enough = needed if name in networked else least
+        if rows < enough:
+            reasons[name] = Skipped(Kind.TOO_SHORT_TO_FORECAST, int(rows), enough)
+    reasons |= _spaced_otherwise(model, panel) | behind_market(panel) if latest else {}
+    skipped = {name: reasons[name] for name in panel.ids if name in reasons}
+    known = [name for name in panel.ids if name not in skipped]
+    if not known:
+        name, reason = next(iter(skipped.items()))
+        raise ModelError(f"no forecast can be made: {name}: {reason}")
+    warn_of_skipped(skipped)
+    _warn_of_unknown_state(model, panel)
+    # Few series may not tell it, and covariates are those of the dates that are forecast.
+    return dataclasses.replace(panel.only(known, skipped), frequency=model.frequency)
 
 
-def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) -> Latest:
-    """Forecast at the ``count`` latest steps; arguments as of :func:`forecast_latest`."""
-    model = model.only(panel.ids)
-    steps, horizon = transformed.z.shape[1], model.config.horizon
-    times = panel.times[np.maximum(transformed.positions, 0)]
-    new = (times > model.fitted_until[:, None]) & (transformed.positions >= 0)
-    since = new.sum(1)  # the rows of each series after the fit
-    # At the fit, not all outcomes of the last origins were known. The number is rounded up, so that
-    # one program serves several days.
-    needed = int(since.max()) + horizon
-    n_origins = min(steps, max(count, -(-needed // _AT_ONCE) * _AT_ONCE))
-    origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
-    outcomes = at_origins(transformed.targets(), origins)
-    made, _ = distributions(model.networks, transformed, origins, outcomes)
-    scores = _append(model.normal_scores, made.scores(outcomes), since + horizon)
-    networked = model.networks.networked
-    prior = np.where(networked[:, None], model.widths.networks, model.widths.without)
-    spread = spread_at_origins(scores, prior)
-    origins, made = origins[:, -count:], made.at(slice(-count, None))
-    tailed = ~networked & ~transformed.counted  # distributions of counts have no heavy tails
-    reach = np.full((2, *made.shape), np.nan)
-    if tailed.any():
-        # A score from calm times stands for a much larger error now, perhaps for one never seen.
-        unit = at_origins(transformed.scale, origins)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            far = at_origins(transformed.largest_errors(), origins) / unit
-            far[unit == 0] = np.nan  # what is sure has no score
-            reach = np.stack([made.scores(-far), made.scores(far)])
-    calibrated = Calibrated(spread[:, -count:], reach, model.widths.tails, tailed)
-    return Latest(origins, made, calibrated, scores, spread)
+def _spaced_otherwise(model: Model, panel: Panel) -> dict[str, Skipped]:
+    """Return the series whose rows are further apart, or closer, than at the fit."""
+    known = np.unique(model.spacing)
+    spacing = dict(zip(model.ids, model.spacing, strict=True))
+    reasons: dict[str, Skipped] = {}
+    for name, seen in zip(panel.ids, panel.mask, strict=True):
+        times = panel.times[seen]
+        # A series without a network is compared with the most similar spacing of the fit.
+        own = spacing.get(name) or known[np.argmin(np.abs(np.log(known / spacing_of(times))))]
+        if why := spaced_otherwise(times, own):
+            reasons[name] = Skipped(Kind.OTHER_SPACING, detail=why)
+    return reasons
 
 
-def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series"]) -> ByHorizon:
-    """Join the normal scores of the validation span with later ones, in order of time.
-
-    The last origin of the result is "now"; NaN where there is no score.
-
-    - ``stored``: ends one origin before the fit's last row
-    - ``recent``: scores of the latest origins; the last ``keep`` of them replace stored ones
-    """
-    (series, span, horizon), n_recent = stored.shape, recent.shape[1]
-    unknown = np.full((series, 1, horizon), np.nan)
-    both, at = np.concatenate([stored, recent, unknown], axis=1), np.arange(span + n_recent)
-    earlier = at - n_recent + 1 + keep[:, None] - horizon  # among those stored
-    earlier = np.where((earlier >= 0) & (earlier < span), earlier, len(at))
-    kept = at >= len(at) - np.minimum(keep, n_recent)[:, None]
-    return np.take_along_axis(both, np.where(kept, at, earlier)[:, :, None], axis=1)
-
-
-def check_levels(level: Sequence[float] | float) -> list[float]:
-    """Return the levels of bands, sorted. Raises UsageError unless each is 1 or more, below 100."""
-    return _numbers("level", level, 1.0, 100.0, "percent of 1 or more, below 100, such as 80", 100)
-
-
-def check_quantiles(quantiles: Sequence[float] | float) -> list[float]:
-    """Return the probabilities, sorted. Raises UsageError unless each lies between 0 and 1."""
-    least, expected = np.finfo(float).tiny, "probabilities above 0 and below 1, such as 0.95"
-    return _numbers("quantiles", quantiles, least, 1.0, expected, 0.01)
+def _with_channels(model: Model, panel: Panel) -> Panel:
+    """Return the panel with the channels of the model's fit alone, in their order."""
+    if (panel.times.dtype.kind == "M") != (model.fitted_until.dtype.kind == "M"):
+        raise ModelError(
+            "the model was fitted on series whose times are "
+            f"{'dates' if model.fitted_until.dtype.kind == 'M' else 'whole numbers'}; these have "
+            "the other kind. Fit again, or forecast from the same kind of data"
+        )
+    missing = [name for name in model.channels if name not in panel.channels]
+    if missing:
+        raise ModelError(
+            f"the model was fitted on {listed(model.channels)}; these data lack "
+            f"{listed(missing)}. Fit again, or forecast from the same kind of data"
+        )
+    if panel.channels == model.channels:
+        return panel
+    values = panel.values[:, :, [panel.channels.index(name) for name in model.channels]]
+    mask = np.isfinite(values[:, :, model.channels.index(model.target)])
+    return dataclasses.replace(
+        panel, values=values, mask=mask, channels=model.channels, target=model.target
+    )
 
 
-def _numbers(
-    name: str,
-    given: Sequence[float] | float,
-    least: float,
-    below: float,
-    expected: str,
-    unit: float,
-) -> list[float]:
-    """Return what was given as sorted numbers. Raises UsageError for anything else.
-
-    ``unit``: times what a user who mistakes shares and per cent has given
-    """
-    try:
-        numbers = sorted({*np.atleast_1d(np.asarray(given, float)).tolist()})
-    except (TypeError, ValueError):
-        raise wrong_argument(name, given, expected) from None
-    if wrong := [number for number in numbers if not least <= number < below]:
-        meant = wrong[0] * unit
-        hint = f" (did you mean {meant:g}?)" if least <= meant < below else ""
-        raise wrong_argument(name, wrong[0], expected + hint)
-    return numbers
+def _with_market(model: Model, panel: Panel) -> Panel:
+    """Return the panel with the market that the networks see."""
+    names = model.transform.market
+    if not names:
+        return panel
+    if panel.market is not None and set(names) <= set(panel.market.ids):
+        return panel.with_indices(names, forecast=panel.ids)
+    if missing := [name for name in names if name not in panel.ids]:
+        raise ModelError(
+            f"the model's networks see the market {listed(names)} beside each series; these data "
+            f"lack {listed(missing)}. Load the rows of {listed(missing)} too"
+        )
+    # An index is forecast too if it has networks, or if the panel holds no other series.
+    nothing_else = set(panel.ids) == set(names)
+    return panel.with_indices(names, forecast=panel.ids if nothing_else else model.ids)
 
 
-def price_factor(panel: Panel) -> Float[np.ndarray, " series"]:
-    """Return the factor from the target's units to quoted prices.
-
-    It is close over adjusted close at the latest row that has both, and 1 for other targets.
-    """
-    if panel.target != "adj_close" or "close" not in panel.channels:
-        return np.ones(len(panel.ids))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = panel.channel("close") / panel.channel("adj_close")
-    usable = np.isfinite(ratio) & (ratio > 0)
-    last = usable.shape[1] - 1 - np.argmax(usable[:, ::-1], axis=1)
-    return np.where(usable.any(1), ratio[np.arange(len(ratio)), last], 1.0)
+def _warn_of_unknown_state(model: Model, panel: Panel) -> None:
+    """Warn if a panel has too few peers for the state of the market: networks forecast alone."""
+    there = 0 if panel.peers is None else len(panel.peers.ids)
+    if not model.peers or there >= FEWEST_PEERS:
+        return
+    warnings.warn(
+        f"bands do not follow the state of the market, which takes {FEWEST_PEERS} of the series "
+        f"{', '.join(model.peers[:_NAMED])}, ... ({len(model.peers)} in all); these data have "
+        f"{there} of them. `forecaster ingest` reads what is missing; in Python, forecast from "
+        "panel.with_peers(panel.ids).only(names) of a panel with more series",
+        ForecasterWarning,
+        stacklevel=4,
+    )

@@ -15,16 +15,15 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.errors import UsageError, check_whole
-from forecaster.forecasting.bands.counted import Counted
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.model import Model
-from forecaster.forecasting.predicting.predicting import (
+from forecaster.forecasting.predicting.forecast import (
     finite_rows,
     latest_of,
-    prepared,
     price_factor,
     times_ahead,
 )
+from forecaster.forecasting.predicting.predicting import prepared
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.machine import free_memory
 from forecaster.series import Panel, findings_of, say_findings
@@ -151,7 +150,7 @@ def _values(
     distribution: Distribution, scores: Float[np.ndarray, "series path horizon"]
 ) -> Float[np.ndarray, "series path horizon"]:
     """Return the values with these normal scores; ``distribution``: (series, 1, horizon)."""
-    if isinstance(distribution, Counted):  # between whole numbers there is nothing to interpolate
+    if distribution.counts is not None:  # between whole numbers there is nothing to interpolate
         return distribution.at(np.zeros(scores.shape[1], int)).quantiles(scores)
     shape = (scores.shape[0], len(_KNOTS), scores.shape[2])
     every = distribution.at(np.zeros(len(_KNOTS), int))

@@ -19,15 +19,15 @@ from forecaster.errors import (
     spellings,
     wrong_argument,
 )
-from forecaster.forecasting.bands.columns import bounds_of, quantile_column
-from forecaster.forecasting.model import Model
-from forecaster.forecasting.predicting.predicting import (
-    RISE,
+from forecaster.forecasting.bands.columns import (
+    bounds_of,
     check_levels,
     check_quantiles,
-    prepared,
-    price_factor,
+    quantile_column,
 )
+from forecaster.forecasting.model import Model
+from forecaster.forecasting.predicting.forecast import RISE, price_factor
+from forecaster.forecasting.predicting.predicting import prepared
 from forecaster.forecasting.predicting.simulating import Paths, draw_paths
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.series import Panel, findings_of, say_findings, show_time
