@@ -19,10 +19,14 @@ from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.ingest import Store
 from forecaster.machine import available
 from forecaster.pipeline import budget as memory
-from forecaster.series.combination.blend import Blend
-from forecaster.series.combination.components import Kind, components_ahead, fit_components
+from forecaster.series.combination.blend import combine
+from forecaster.series.combination.components import (
+    Blend,
+    Combination,
+    components_ahead,
+    fit_components,
+)
 from forecaster.series.combination.counts import NO_PRIOR, count_forecasts
-from forecaster.series.combination.learning import combine
 from forecaster.series.combination.nature import Nature
 from tests.conftest import error, prices, run
 from tests.messages import refuses
@@ -103,7 +107,7 @@ def test_a_budget_is_a_size(size, tmp_path):
 def test_components_of_a_long_series_take_no_more_than_is_named(seasons):
     z = np.random.default_rng(0).normal(size=20_000)
     config = Config(horizon=60, transform="combined")
-    kind = Kind.of(len(z), len(z), seasons, None, sparse=False)
+    kind = Combination.of(len(z), len(z), seasons, None, sparse=False)
     fitted = fit_components([z], [kind], {}, config.horizon)
     tracemalloc.start()
     components_ahead([z], fitted, config.horizon)
@@ -144,7 +148,7 @@ def test_a_series_that_does_not_fit_into_the_free_memory_is_refused(monkeypatch)
 @pytest.mark.parametrize("counts", [True, False])
 def test_forecasts_of_a_long_series_take_no_more_than_is_named(counts):
     z = np.random.default_rng(0).poisson(1.0, 20_000) + float(not counts)
-    kind, horizon = Kind.of(len(z), len(z), (60, 1440), None, sparse=False), 60
+    kind, horizon = Combination.of(len(z), len(z), (60, 1440), None, sparse=False), 60
     (components,), blend = fit_components([z], [kind], {}, horizon), Blend((0.5, 0.5), 1.0, 0.5)
     known = Nature(seasons=kind.seasons, components=components, blend=blend, counts=counts)
     tracemalloc.start()

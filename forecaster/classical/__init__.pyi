@@ -8,6 +8,7 @@ from .ets import Form as Form
 from .ets import ets_ahead as ets_ahead
 from .ets import fit_ets as fit_ets
 from .filtering import linear_filter as linear_filter
+from .filtering import shift as shift
 from .intermittent import INTERMITTENT as INTERMITTENT
 from .intermittent import adida as adida
 from .intermittent import croston as croston

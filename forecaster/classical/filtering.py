@@ -1,4 +1,4 @@
-"""Filter arrays by a recursion, with SciPy's compiled filter but without its import time.
+"""Shift arrays, and filter them with SciPy's compiled filter but without its import time.
 
 ``import scipy.signal`` takes 0.7 s, because it wraps every function of that package. The filter
 itself is one compiled module, which is loaded alone in a few milliseconds. It is private to SciPy,
@@ -59,3 +59,17 @@ def _compiled() -> Callable[..., Any]:
     from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
 
     return lfilter
+
+
+def shift(values: np.ndarray, steps: int) -> np.ndarray:
+    """Return the values ``steps`` earlier, or later where negative; NaN where there are none."""
+    if steps == 0:
+        return values
+    out = np.full_like(values, np.nan)
+    if abs(steps) >= values.shape[-1]:
+        return out
+    if steps > 0:
+        out[..., steps:] = values[..., :-steps]
+    else:
+        out[..., :steps] = values[..., -steps:]
+    return out

@@ -32,7 +32,6 @@ Bounds: TypeAlias = Float[np.ndarray, "parameter 2"]
 _RIDGE = 1e-9  # added to the diagonal: keeps states small that a short series does not show
 _BLOCK = 2**18  # multiplications of a matrix product; BLAS spreads larger ones over threads
 _MOST_ROWS = 256  # series in such a product, however short
-_TOGETHER = 8  # series of one length whose initial states are solved for at once
 _MODELS = 64  # models of the grid that are tried at a time
 _ROUNDS = 3
 _LEAST = 1e-300
@@ -120,9 +119,8 @@ def squares_on_grid(
     """Return the least sum of squared errors of each series under each model."""
     steps, count = values.shape[1], len(values)
     block = min(max(8, _BLOCK // steps**2), _MOST_ROWS)
-    order = np.argsort(lengths, kind="stable")  # series of one length are solved for together
-    values = np.concatenate([values[order], np.zeros((-count % block, steps))])
-    lengths = np.concatenate([lengths[order], np.full(-count % block, steps)])
+    values = np.concatenate([values, np.zeros((-count % block, steps))])
+    lengths = np.concatenate([lengths, np.full(-count % block, steps)])
     unique, which = np.unique(lengths, return_inverse=True)
     regressors, response = _regressors(space, steps)
     out = np.empty((len(values), len(response)))
@@ -134,34 +132,10 @@ def squares_on_grid(
             seen = np.arange(steps) < lengths[rows, None]
             errors = _convolved(response[models, None], values[rows]) * seen
             along = np.matmul(errors, regressors[models])
-            squares = (errors**2).sum(2) - _explained(along, inverse, which[rows])
+            explained = np.matmul(along[:, :, None], inverse[:, which[rows]])[:, :, 0] * along
+            squares = (errors**2).sum(2) - explained.sum(2)  # of the best initial state
             out[rows, models] = np.maximum(squares, _LEAST).T
-    squares = np.empty((count, len(response)))
-    squares[order] = out[:count]
-    return squares
-
-
-def _explained(
-    along: Float[np.ndarray, "model series free"],
-    inverse: Float[np.ndarray, "model length free free"],
-    which: Int[np.ndarray, " series"],
-) -> Float[np.ndarray, "model series"]:
-    """Return the squares that the best initial state explains.
-
-    Series of one length share a matrix, so they are multiplied together, always as many at once.
-
-    - ``along``: the products of errors and regressors
-    - ``inverse``: of the products of the regressors of each length
-    - ``which``: the number of the length of each series
-    """
-    explained = np.empty(along.shape[:2])
-    for number in np.unique(which):
-        of_length = np.flatnonzero(which == number)
-        together = np.resize(of_length, -(-len(of_length) // _TOGETHER) * _TOGETHER)
-        parts = along[:, together].reshape(len(along), -1, _TOGETHER, along.shape[2])
-        solved = (np.matmul(parts, inverse[:, [number]]) * parts).sum(3)
-        explained[:, of_length] = solved.reshape(len(along), -1)[:, : len(of_length)]
-    return explained
+    return out[:count]
 
 
 def _convolved(response: np.ndarray, values: Values) -> Float[np.ndarray, "*model series time"]:

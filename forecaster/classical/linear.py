@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from msgspec import Meta
 
+from forecaster.classical.filtering import shift
 from forecaster.classical.rows import batches
 
 Row: TypeAlias = Float[np.ndarray, " time"]
@@ -190,15 +191,15 @@ class _Part:
         found = list(self.fixed)
         for season in self.seasons:
             back = season * -(-k // season) - k
-            found.append(_before(self.y, back))
-            found.append(_mean([_before(self.y, back + season * i) for i in range(4)]))
+            found.append(shift(self.y, back))
+            found.append(_mean([shift(self.y, back + season * i) for i in range(4)]))
         made = [one - self.level for one in found]
         if self.yearly:  # how the level went on before, and how the day differed from its week
             first = 1 + (k + 2) // _YEAR  # only what is known
             days = [_YEAR * i for i in range(first, first + _YEARS)]
             month, y, level = self.month, self.y, self.level
-            made.append(_mean([_before(month, n - k) - _before(month, n) for n in days]))
-            made.append(_mean([_before(y, n - k) - _before(level, n - k - 3) for n in days]))
+            made.append(_mean([shift(month, n - k) - shift(month, n) for n in days]))
+            made.append(_mean([shift(y, n - k) - shift(level, n - k - 3) for n in days]))
         return np.stack(made, axis=-1) / self.size[..., None]
 
     def examples(self, k: int) -> _Examples:
@@ -217,21 +218,11 @@ def _common_features(y: Values, seasons: Sequence[int]) -> tuple[Values, list[Va
     first, longest = (seasons[0], seasons[-1]) if seasons else (1, 1)
     widths = sorted({first, 4 * first, 8 * first, longest})
     means = [_window_mean(y, width) for width in widths]
-    fixed = [y, _before(y, 1), *means[1:]] if first > 1 else [_before(y, 1), *means[1:]]
-    fixed += [_before(y, season) for season in seasons]
+    fixed = [y, shift(y, 1), *means[1:]] if first > 1 else [shift(y, 1), *means[1:]]
+    fixed += [shift(y, season) for season in seasons]
     if not seasons:
-        fixed += [_before(y, 2), _before(y, 3)]
+        fixed += [shift(y, 2), shift(y, 3)]
     return means[0], fixed
-
-
-def _before(values: Values, back: int) -> Values:
-    """Return the value ``back`` steps before each; NaN where there is none."""
-    out = np.full(values.shape, np.nan)
-    if back <= 0:
-        out[:, : values.shape[1] + back] = values[:, -back:] if back else values
-    else:
-        out[:, back:] = values[:, :-back] if back < values.shape[1] else np.nan
-    return out
 
 
 def _mean(values: Sequence[Values]) -> Values:

@@ -43,6 +43,7 @@ from .findings.finding import findings_in_words as findings_in_words
 from .findings.finding import say_findings as say_findings
 from .findings.latest import Ends as Ends
 from .findings.latest import find_late as find_late
+from .limits import CLASSICAL as CLASSICAL
 from .limits import LONGEST_SEASON as LONGEST_SEASON
 from .limits import MOST_SEASONS as MOST_SEASONS
 from .limits import ROWS_TO_BLEND as ROWS_TO_BLEND
@@ -62,13 +63,14 @@ from .panel.panel import Panel as Panel
 from .panel.sampled import sampled_names as sampled_names
 from .panel.stacking import Layout as Layout
 from .panel.stacking import union_of as union_of
+from .prices.common_volatility import FEWEST_PEERS as FEWEST_PEERS
 from .prices.common_volatility import ScaleWeights as ScaleWeights
 from .prices.common_volatility import latest_times as latest_times
 from .prices.common_volatility import peers_at as peers_at
 from .prices.common_volatility import with_peers as with_peers
+from .prices.learning import by_fisher_scoring as by_fisher_scoring
 from .prices.market import behind_market as behind_market
 from .prices.market import check_market as check_market
-from .prices.volatility_terms import FEWEST_PEERS as FEWEST_PEERS
 from .showing import as_html as as_html
 from .showing import as_text as as_text
 from .showing import as_written as as_written

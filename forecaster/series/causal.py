@@ -5,26 +5,12 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.classical import linear_filter
+from forecaster.classical import linear_filter, shift
 
 Rows: TypeAlias = Float[np.ndarray, "series step"]
 Steps: TypeAlias = Float[np.ndarray, "*series step"]
 Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
 _CLIP = 8.0
-
-
-def shift(values: Steps, steps: int) -> Steps:
-    """Return the values ``steps`` earlier, or later where negative; NaN where there are none."""
-    if steps == 0:
-        return values
-    out = np.full_like(values, np.nan)
-    if abs(steps) >= values.shape[-1]:
-        return out
-    if steps > 0:
-        out[..., steps:] = values[..., :-steps]
-    else:
-        out[..., :steps] = values[..., -steps:]
-    return out
 
 
 def decayed_mean(values: Steps, decay: float) -> Steps:
@@ -95,3 +81,22 @@ def change_features(change: Rows, floor: Rows | float) -> tuple[list[Rows], Rows
         np.log(monthly / quarterly),
     ]
     return features, scale
+
+
+FEW_CHANGES = 10
+"""The changes from which on the volatility of a price stands alone."""
+_USUAL = 10.0  # weight of the usual volatility, in changes
+
+
+def shrunk_to_usual(scale: Rows, change: Rows, usual: Rows | float, alone: float) -> Rows:
+    """Return volatilities, shrunk to the usual one as long as few changes are known.
+
+    ``alone``: the number of changes until which the weight of the usual volatility falls to zero;
+    infinite: it always stays the same
+    """
+    known = np.cumsum(np.isfinite(change), axis=1)
+    weight = _USUAL * np.maximum(1 - known / alone, 0.0)
+    own = np.where(known > 0, np.nan_to_num(scale), 0.0) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shrunk = np.sqrt((known * own + weight * usual**2) / (known + weight))
+    return np.where(known < alone, shrunk, scale)

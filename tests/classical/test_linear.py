@@ -3,11 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.classical.linear import (
-    fit_linear,
-    learn_pool,
-    linear_ahead,
-)
+from forecaster.classical.linear import fit_linear, learn_pool, linear_ahead
 
 PATTERN = np.array([5.0, -1.0, 3.0, 2.0])
 TIME = np.arange(80)

@@ -3,16 +3,14 @@
 import numpy as np
 import pytest
 
-from forecaster.series.combination.blend import (
+from forecaster.series.combination.blend import blended, closed_ahead, level_of
+from forecaster.series.combination.components import Blend
+from forecaster.series.combination.learning import (
     ORIGINS,
-    Blend,
     Sizes,
     Usual,
-    blended,
-    closed_ahead,
     learn_blends,
     learn_usual,
-    level_of,
 )
 
 SERIES, HORIZON = 30, 8

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from forecaster.series.causal import decayed_mean
+from forecaster.series.causal import decayed_mean, shrunk_to_usual
 
 
 def test_a_mean_is_that_of_a_plain_loop_to_the_last_bit():
@@ -26,3 +26,14 @@ def _one_by_one(values, decay):
         weight = decay * weight + (1 - decay) * known
         means.append(total / weight if weight else np.nan)
     return means
+
+
+def test_few_changes_are_shrunk_to_what_is_usual():
+    change = np.array([[np.nan, *[0.04] * 30]])
+    known = np.arange(31)
+    weight = 10 * np.maximum(1 - known / 10, 0)
+    expected = np.sqrt((known * 0.04**2 + weight * 0.02**2) / (known + weight))
+    shrunk = shrunk_to_usual(change, change, 0.02, 10)[0]
+    np.testing.assert_allclose(shrunk, expected)
+    assert (shrunk[10:] == 0.04).all()
+    assert (np.diff(shrunk) >= 0).all()  # without a jump

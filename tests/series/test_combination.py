@@ -1,7 +1,6 @@
 """Series that are not prices are forecast with their seasons, without looking ahead."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import forecaster as fc
@@ -9,22 +8,15 @@ from forecaster.series.combination.nature import Nature, common_seasons, with_co
 from forecaster.series.features.choosing import choose_transform
 from forecaster.series.features.transformed import Transformed
 from forecaster.series.features.transforms import Transform
+from tests.frames import long
 
 DAY = 24
 
 
 def panel_of(rows: list[np.ndarray]) -> fc.Panel:
     """Series of unequal lengths that end at the same time."""
-    most = max(map(len, rows))
-    return fc.load_panel(
-        pd.DataFrame(
-            {
-                "unique_id": np.repeat([f"s{n:03d}" for n in range(len(rows))], [*map(len, rows)]),
-                "ds": np.concatenate([np.arange(most - len(y), most) for y in rows]),
-                "y": np.concatenate(rows),
-            }
-        )
-    )  # fmt: skip
+    named = {f"s{n:03d}": y for n, y in enumerate(rows)}
+    return fc.load_panel(long(named, np.arange(max(map(len, rows)))))
 
 
 def fitted(rows: list[np.ndarray], seasons: tuple[int, ...], horizon: int) -> Transform:

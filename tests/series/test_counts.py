@@ -1,12 +1,12 @@
 """What the counts of a panel have in common, and how far each series is shrunk to it."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import forecaster as fc
 from forecaster.series.combination.counts import count_forecasts, learn_counts, vary_as_counts
 from forecaster.series.combination.nature import Nature, as_usual
+from tests.frames import long
 
 ROWS, HOURS = 60, 1344
 
@@ -56,11 +56,7 @@ def test_long_series_without_a_zero_are_counts_in_a_panel_of_counts_if_they_vary
     assert vary_as_counts(often) and vary_as_counts(large) and not vary_as_counts(steady)
     parts = {f"part {number}": random.poisson(1.0, ROWS) for number in range(9)}
     y = {**parts, "often": often, "steady": steady, "large": large}
-    frame = pd.concat(
-        pd.DataFrame({"unique_id": name, "ds": np.arange(ROWS), "y": values})
-        for name, values in y.items()
-    )
-    panel = fc.load_panel(frame)
+    panel = fc.load_panel(long(y, np.arange(ROWS)))
     natures = {
         name: Nature.of(times, values, ())
         for name, (values, times) in zip(panel.ids, panel.rows(), strict=True)

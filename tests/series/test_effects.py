@@ -15,7 +15,8 @@ from forecaster.series.known.calendar_effects import (
     effects_on,
     learn_calendar,
 )
-from forecaster.series.known.known_rows import Shared, calendar_of
+from forecaster.series.known.known_rows import KnownPriors, calendar_of
+from tests.frames import long
 
 EASTERS = pd.to_datetime(["2020-04-12", "2021-04-04", "2022-04-17", "2023-04-09"])
 
@@ -42,12 +43,7 @@ def simulated(count: int, rows: int, effects: float = 1.0, seed: int = 0):
 
 
 def panel_of(z: np.ndarray, days: pd.DatetimeIndex) -> fc.Panel:
-    return fc.load_panel(
-        pd.concat(
-            pd.DataFrame({"unique_id": f"s{row}", "ds": days, "y": np.exp(own)})
-            for row, own in enumerate(z)
-        )
-    )
+    return fc.load_panel(long({f"s{row}": np.exp(own) for row, own in enumerate(z)}, days))
 
 
 def test_the_effects_that_made_a_panel_are_found():
@@ -66,13 +62,9 @@ def test_the_effects_that_made_a_panel_are_found():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_panel_without_effects_has_none(seed):
+def test_a_panel_or_a_random_walk_without_effects_has_none(seed):
     z, days = simulated(20, 800, effects=0.0, seed=seed)
     assert learn_calendar([(own, days.to_numpy()) for own in z]) == NO_EFFECTS
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_random_walk_has_no_effects(seed):
     walk = np.cumsum(0.02 * np.random.default_rng(seed).standard_normal(1500))
     days = pd.date_range("2019-02-10", periods=1500).to_numpy()
     assert learn_calendar([(walk, days)]) == NO_EFFECTS
@@ -120,7 +112,7 @@ def test_weeks_and_months_have_effects_that_improve_forecasts(freq, start, group
     errors = [
         np.abs(np.log(known.apply(panel, horizon).base[:, -1]) - z[:, -horizon:]).mean()
         for known in (
-            plain.with_learned(known=Shared(calendar=one)).with_components(panel, horizon)
+            plain.with_learned(known=KnownPriors(calendar=one)).with_components(panel, horizon)
             for one in (prior, NO_EFFECTS)
         )
     ]

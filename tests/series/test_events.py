@@ -8,6 +8,7 @@ import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.series import Panel, choose_transform, findings_of, say_findings
 from forecaster.series.prices.events import event_factors
+from tests.frames import long
 from tests.messages import refuses, warns
 
 ROWS, QUARTER, WIDER = 800, 63, 4.0
@@ -28,10 +29,8 @@ def market(count: int, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
     events = marked(count)
     moves = 0.01 * rng.standard_t(6, (count, ROWS)) * np.where(events[:, :ROWS], WIDER, 1.0)
     names = [f"T{row}" for row in range(count)]
-    prices = pd.concat(
-        pd.DataFrame({"unique_id": name, "ds": DAYS[:ROWS], "close": 100 * np.exp(np.cumsum(own))})
-        for name, own in zip(names, moves, strict=True)
-    )
+    closes = 100 * np.exp(moves.cumsum(1))
+    prices = long(dict(zip(names, closes, strict=True)), DAYS[:ROWS], "close")
     listed = pd.concat(
         pd.DataFrame({"ticker": name, "date": DAYS[own]})
         for name, own in zip(names, events, strict=True)

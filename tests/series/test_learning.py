@@ -3,7 +3,7 @@
 import numpy as np
 
 from forecaster.series import held_back_rows
-from forecaster.series.combination.components import Kind, components_ahead
+from forecaster.series.combination.components import Combination, components_ahead
 from forecaster.series.combination.learning import NOTHING, fitted, kinds_of, with_judged_blends
 from forecaster.series.combination.nature import Nature
 
@@ -36,4 +36,4 @@ def test_a_sparse_series_may_be_forecast_as_zero():
     assert one.components.kind.names[-1] == "zero"
     assert one.blend is not None and one.blend.weights[-1] > 0.2
     assert (components_ahead([z], [one.components], 3)[0][-1] == 0).all()
-    assert "zero" not in Kind.of(60, 60, (), None, sparse=False).names
+    assert "zero" not in Combination.of(60, 60, (), None, sparse=False).names

@@ -12,11 +12,10 @@ from forecaster.series.features.any_series import AnySeries, LearnedOfAny
 from forecaster.series.features.choosing import read_transform
 from forecaster.series.features.transforms import Transform
 from forecaster.series.known.calendar_effects import CalendarPrior
-from forecaster.series.known.known_rows import Shared
+from forecaster.series.known.known_rows import KnownPriors
 from forecaster.series.known.responses import ResponsePrior
 from forecaster.series.panel.covariates import Scaling
-from forecaster.series.prices.common_volatility import CommonVolatility
-from forecaster.series.prices.volatility_terms import OWN_TERMS, STATE_TERMS
+from forecaster.series.prices.common_volatility import OWN_TERMS, STATE_TERMS, CommonVolatility
 from tests.messages import refuses
 from tests.series.test_learning import HORIZON, NATURES, ROWS, all_of
 
@@ -31,7 +30,7 @@ def made() -> Transform:
         name: dataclasses.replace(nature, responses=(0.5,))
         for name, nature in zip(NAMES, all_of(ROWS, NATURES, blending), strict=True)
     }
-    known = Shared(
+    known = KnownPriors(
         ResponsePrior((0.1,), (0.2,), (1.0,), 1),
         CalendarPrior(("month",), (0.1,) * 2, (0.0,) * 2, 0, "W-SUN"),
     )

@@ -66,19 +66,12 @@ def test_missing_highs_volumes_and_opens_do_not_spread():
 def test_transforms_are_chosen_by_what_the_series_are():
     prices = Panel.from_frame(market())
     weekdays = Panel.from_frame(any_series(market()))
-    steps = Panel.from_frame(
-        any_series(market()).assign(ds=lambda t: t.groupby("unique_id").cumcount())
-    )
     assert choose_transform("auto", prices) == Transform("log_return")
     on_weekdays = Nature(
         logarithmic=True, seasons=(5,), spacing=86_400.0, rhythm="B", open=(0, 1, 2, 3, 4)
     )
     natures = dict.fromkeys(weekdays.ids, on_weekdays)
     assert choose_transform("auto", weekdays) == AnySeries("combined", natures=natures)
-    natures = {name: Nature(logarithmic=True, spacing=1.0) for name in steps.ids}
-    assert choose_transform("auto", steps) == AnySeries("combined", natures=natures)
-    natures = {name: Nature(logarithmic=True, seasons=(4, 8), spacing=1.0) for name in steps.ids}
-    assert choose_transform("auto", steps, (4, 8)) == AnySeries("combined", natures=natures)
 
 
 def test_unusable_series_are_named_with_the_day():

@@ -27,7 +27,14 @@ from forecaster.forecasting.predicting.forecast import (
     distribution_of,
     distributions,
 )
-from forecaster.series import Panel, ScaleWeights, Transform, Transformed, sampled_names
+from forecaster.series import (
+    Panel,
+    ScaleWeights,
+    Transform,
+    Transformed,
+    by_fisher_scoring,
+    sampled_names,
+)
 
 _COMPARED = 50  # series whose forecasts are compared with simpler ones, at most
 _STEPS = 200_000  # the same, of rows times steps ahead of those whose components are
@@ -35,7 +42,6 @@ _LEARNED = 100  # series that weights of both scales are learned from, at most
 _PRIOR = np.array([0.0, 0.6, 0.6])
 _PENALTIES = np.array([0.0, 0.03, 0.03])
 """On squared distances from the prior; for both see ``research/008-common-volatility.md``."""
-_DEGREES = 5.0  # of freedom, about those of stocks; bands are calibrated afterwards
 _ROUNDS = 10  # of Fisher scoring; further ones change nothing
 _LIMITS = np.array([-2.0, 0.0, 0.0]), np.array([2.0, 2.0, 2.0])  # beyond: no usual prices
 
@@ -177,17 +183,11 @@ def _weights(
     outcomes: Float[np.ndarray, "series origin"],
 ) -> tuple[float, float, float]:
     known = np.isfinite(own) & np.isfinite(common) & np.isfinite(outcomes)
-    weights = _PRIOR
     if not known.any():
         return (0.0, 0.5, 0.5)
     x = np.stack([np.ones(int(known.sum())), own[known], common[known]], axis=-1).astype(float)
     y = outcomes[known].astype(float)
-    information = 2 * _DEGREES / (_DEGREES + 3) * (x.T @ x) / len(x) + 2 * np.diag(_PENALTIES)
-    for _ in range(_ROUNDS):
-        squares = (y * np.exp(-x @ weights)) ** 2
-        score = (_DEGREES + 1) * squares / (_DEGREES + squares) - 1
-        slope = x.T @ score / len(x) - 2 * _PENALTIES * (weights - _PRIOR)
-        weights = weights + np.linalg.solve(information, slope)
+    (weights,) = by_fisher_scoring(x, y, _PRIOR, [2 * _PENALTIES], _ROUNDS)
     constant, of_networks, of_common = np.clip(weights, *_LIMITS).tolist()
     return constant, of_networks, of_common
 

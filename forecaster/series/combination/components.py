@@ -32,7 +32,7 @@ from forecaster.classical import (
     theta_ahead,
 )
 from forecaster.series.causal import Ahead, lagged
-from forecaster.series.limits import LONGEST_SEASON, MOST_SEASONS
+from forecaster.series.limits import CLASSICAL, LONGEST_SEASON, MOST_SEASONS
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 Seasons: TypeAlias = Annotated[
@@ -42,9 +42,9 @@ Lags: TypeAlias = tuple[Seasons, bool]
 Name: TypeAlias = Literal["ets", "theta", "ces", "linear", "patterns", "seasonal naive", "zero"]
 """A component. A sparse series may also be forecast as zero."""
 Parts: TypeAlias = tuple[tuple[Name, ...], Seasons]
+Size: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 
-CLASSICAL: tuple[Name, ...] = ("ets", "theta", "ces")
-"""The classical models, any of which may forecast alone."""
 SEASONAL_NAIVE: Name = "seasonal naive"
 ZERO: Name = "zero"
 _TRIO_SEASONS = (), (4,), (12,)  # beside others ETS and CES harm, and the season before
@@ -54,7 +54,7 @@ _SEEN_A_YEAR = 546  # rows from which the linear model looks a year back
 _WEEK, _YEAR = 7, 365
 
 
-class Kind(NamedTuple):
+class Combination(NamedTuple):
     """What series have in common that share a panel's regression and weights.
 
     - ``names``: their components
@@ -69,20 +69,20 @@ class Kind(NamedTuple):
     @staticmethod
     def of(
         rows: int, learned: int, seasons: Seasons, alone: Name | None, *, sparse: bool
-    ) -> "Kind":
+    ) -> "Combination":
         """Return the kind of a series.
 
         ``rows``, ``learned``: how many there are, and how many it is fitted on
         """
         if alone is not None:
-            return Kind((alone,), seasons[:1])
+            return Combination((alone,), seasons[:1])
         zero = (ZERO,) if sparse else ()
         yearly = seasons == (_WEEK,) and learned >= _SEEN_A_YEAR
         if len(seasons) > 1 or (seasons == (_WEEK,) and rows >= _LONG_DAYS):
-            return Kind(("linear", "patterns", *zero), seasons, yearly)
+            return Combination(("linear", "patterns", *zero), seasons, yearly)
         names = CLASSICAL if seasons in _TRIO_SEASONS else ("theta",)
         naive = (SEASONAL_NAIVE,) if seasons and names == CLASSICAL else ()
-        return Kind((*names, "linear", *naive, *zero), seasons, yearly)
+        return Combination((*names, "linear", *naive, *zero), seasons, yearly)
 
     @property
     def lags(self) -> Lags:
@@ -101,7 +101,7 @@ class Kind(NamedTuple):
         return season if season <= MOST_SEASON else 1
 
 
-NO_KIND = Kind((), ())
+NO_KIND = Combination((), ())
 
 
 class Components(NamedTuple):
@@ -115,9 +115,9 @@ class Components(NamedTuple):
     ces: Ces | None = None
     linear: Linear | None = None
     learned: Annotated[int, Meta(ge=0, lt=2**31)] = 0
-    kind: Kind = NO_KIND
+    kind: Combination = NO_KIND
 
-    def fit(self, horizon: int) -> bool:
+    def fits(self, horizon: int) -> bool:
         """Return whether the parts fit their kind, as they may not in a file."""
         kind, linear = self.kind, self.linear
         shape = None if linear is None else linear.weights.shape
@@ -130,15 +130,30 @@ class Components(NamedTuple):
         )
 
 
+NO_COMPONENTS = Components()
+
+
+class Blend(NamedTuple):
+    """How the components of one series are blended.
+
+    - ``weights``: of each component
+    - ``size``: the mean error one step ahead over the level, see :func:`.level_of`
+    - ``growth``: the power of the step ahead by which it grows
+    """
+
+    weights: tuple[Size, ...]
+    size: Size
+    growth: Share
+
+
 _FIT: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
     "ets": fit_ets,
     "theta": fit_theta,
     "ces": fit_ces,
 }
-NO_COMPONENTS = Components()
 
 
-def pools_of(rows: Sequence[Row], kinds: Sequence[Kind], horizon: int) -> dict[Lags, Pool]:
+def pools_of(rows: Sequence[Row], kinds: Sequence[Combination], horizon: int) -> dict[Lags, Pool]:
     """Return the regressions that series of the same seasons share."""
     grouped: dict[Lags, list[Row]] = defaultdict(list)
     for row, kind in zip(rows, kinds, strict=True):
@@ -149,7 +164,7 @@ def pools_of(rows: Sequence[Row], kinds: Sequence[Kind], horizon: int) -> dict[L
 
 
 def fit_components(
-    rows: Sequence[Row], kinds: Sequence[Kind], pools: Mapping[Lags, Pool], horizon: int
+    rows: Sequence[Row], kinds: Sequence[Combination], pools: Mapping[Lags, Pool], horizon: int
 ) -> list[Components]:
     """Fit the components of all series.
 
@@ -161,34 +176,31 @@ def fit_components(
         Components(learned=len(row), kind=kind) for row, kind in zip(rows, kinds, strict=True)
     ]
     for kind, numbers in _by_kind(kinds).items():
-        some = [rows[number] for number in numbers]
-        made: dict[str, Sequence[Any]] = {}
+        some, pool = [rows[number] for number in numbers], pools.get(kind.lags)
         with np.errstate(all="ignore"):  # what is not finite is not used
-            for name in kind.names:
-                if name in CLASSICAL:
-                    made[name] = _FIT[name](some, kind.classical_season)
+            made = {name: _FIT[name](some, kind.classical_season) for name in kind.names
+                    if name in _FIT}  # fmt: skip
             if "linear" in kind.names:
-                pool = pools.get(kind.lags)
-                made["linear"] = _linear(some, kind, pool, horizon)
+                made["linear"] = _linear(some, kind.lags, pool, horizon)
         for position, number in enumerate(numbers):
             own = {name: of[position] for name, of in made.items()}
             if "linear" in own and len(rows[number]) < _FEWEST_OF_THETA:  # it is not alone
                 own["theta"] = None
-            if _is_young(len(rows[number]), kind, pools.get(kind.lags)):
+            if _is_young(len(rows[number]), kind, pool):
                 own = {"linear": own["linear"]}
             fitted[number] = fitted[number]._replace(**own)
     return fitted
 
 
-def _by_kind(kinds: Iterable[Kind]) -> dict[Kind, list[int]]:
+def _by_kind(kinds: Iterable[Combination]) -> dict[Combination, list[int]]:
     """Return the numbers of the series of each kind."""
-    groups: dict[Kind, list[int]] = defaultdict(list)
+    groups: dict[Combination, list[int]] = defaultdict(list)
     for number, kind in enumerate(kinds):
         groups[kind].append(number)
     return groups
 
 
-def _is_young(rows: int, kind: Kind, pool: Pool | None) -> bool:
+def _is_young(rows: int, kind: Combination, pool: Pool | None) -> bool:
     """Return whether only the regression of its older panel sees the season of a series.
 
     Classical models find a season in two cycles; the regression knows the value one cycle ago.
@@ -197,8 +209,8 @@ def _is_young(rows: int, kind: Kind, pool: Pool | None) -> bool:
     return pool is not None and 1 < season < rows - 1 and rows <= 2 * season < pool.rows
 
 
-def _linear(rows: Sequence[Row], kind: Kind, pool: Pool | None, horizon: int) -> list[Linear]:
-    seasons, yearly = kind.lags
+def _linear(rows: Sequence[Row], lags: Lags, pool: Pool | None, horizon: int) -> list[Linear]:
+    seasons, yearly = lags
     if pool is not None:
         return fit_linear(rows, seasons, pool, yearly=yearly)
     own = [(row, learn_pool([row], seasons, horizon, yearly=yearly)) for row in rows]
@@ -228,7 +240,7 @@ def components_ahead(
 
 
 def _ahead(
-    name: str, rows: Sequence[Row], its: Sequence[Components], kind: Kind, horizon: int
+    name: str, rows: Sequence[Row], its: Sequence[Components], kind: Combination, horizon: int
 ) -> Sequence[Ahead]:
     if name == "ets":
         return ets_ahead(rows, [one.ets for one in its], [one.learned for one in its], horizon)

@@ -1,47 +1,117 @@
-"""Learn components and blends: what a panel's series share, and what each has of its own."""
+"""Learn components and blends: what a panel's series share, and what each has of its own.
+
+The weights are a power of the inverse mean errors of components on the rows that were held back
+(Bates & Granger 1969, Operational Research Quarterly 20; powers above one: Stock & Watson 2004,
+Journal of Forecasting 23), and the size of the blend's errors grows as a power of the step ahead.
+Weights and sizes are a series' own, drawn to its panel's; the power is the panel's.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from forecaster.classical import Pool, count_of_features
-from forecaster.series.causal import Ahead
-from forecaster.series.combination.blend import (
-    Errors,
-    Sizes,
-    Usual,
-    blended,
-    held_back_errors,
-    learn_blends,
-    learn_usual,
-)
+from forecaster.series.causal import Ahead, Steps
+from forecaster.series.combination.blend import closed_ahead, combine, forecasts_of, level_of
 from forecaster.series.combination.components import (
-    Kind,
+    Blend,
+    Combination,
     Lags,
     Name,
     Parts,
     Row,
-    components_ahead,
+    Seasons,
+    Share,
+    Size,
     fit_components,
     pools_of,
 )
 from forecaster.series.combination.counts import NO_PRIOR, CountPrior, learn_counts
 from forecaster.series.combination.nature import Nature
+from forecaster.series.limits import ROWS_TO_BLEND
 from forecaster.series.panel.histories import held_back_rows
 
+Errors: TypeAlias = Float[np.ndarray, "component series origin horizon"]
+
+ORIGINS = 12  # held back
 _MOST_WEIGHED = 100  # series from which weights and sizes of errors are learned
 _MOST_COUNTS = 250  # series from which the properties of counts are learned
-_AT_ONCE = 2**22  # forecasts of components that are in memory at a time
+_POWER = 4.0  # of inverse errors
+_OWN_WEIGHTS = 50.0  # rows held back, with which a series' own errors weigh as much as its panel's
+_OWN_SIZE = 45.0  # the same, of the size of errors
+_USUAL_SIZE = 1.5  # error one step ahead over the mean absolute change, where none is known
+_USUAL = 1.0  # changes that the usual one of a panel counts for
+_STILL = 12  # rows without a change, from which on a series counts as constant
+_BY_CHANCE = 0.001  # unless a series of the panel rests as long with at least this probability
+_USUAL_CHANGE = 0.2  # mean absolute change over the level, where none is known
+
+
+class Sizes(NamedTuple):
+    """The sizes of some series, each array (series,).
+
+    - ``change``: mean absolute change
+    - ``level``: at the end, see :func:`level_of`
+    - ``rows``: how many there are
+    - ``moves``: of how many changes the mean consists, where few of them are large (the inverse of
+      the sum of squared shares)
+    - ``rest``: the share of changes that are zero
+    """
+
+    change: Float[np.ndarray, " series"]
+    level: Float[np.ndarray, " series"]
+    rows: Float[np.ndarray, " series"]
+    moves: Float[np.ndarray, " series"]
+    rest: Float[np.ndarray, " series"]
+
+    @staticmethod
+    def of(
+        rows: Sequence[Float[np.ndarray, " step"]], seasons: Sequence[tuple[int, ...]]
+    ) -> "Sizes":
+        """Return the sizes of series from their values and their seasons."""
+        each = [_sizes_of(row, its) for row, its in zip(rows, seasons, strict=True)]
+        return Sizes(*np.array(each, float).reshape(-1, len(Sizes._fields)).T)
+
+    def only(self, some: Sequence[int]) -> "Sizes":
+        """Return those of some series."""
+        return Sizes(*(each[list(some)] for each in self))
+
+
+def _sizes_of(row: Float[np.ndarray, " step"], seasons: Seasons) -> tuple[float, ...]:
+    if not len(row):
+        return 0.0, 1.0, 0.0, 0.0, 0.0
+    level = level_of(row, seasons)[-1]
+    change = np.abs(np.diff(row))
+    if not change.any():
+        return 0.0, level, float(len(row)), 0.0, float(len(row) > 1)
+    shares = change / change.sum()
+    return change.mean(), level, float(len(row)), 1 / (shares @ shares), (change == 0).mean()
+
+
+class Usual(NamedTuple):
+    """What the blends of series have in common.
+
+    - ``errors``: the mean error of each component, relative to their mean
+    - ``size``: the error one step ahead, over the mean absolute change of a series
+    - ``growth``: the power of the step ahead by which errors grow
+    - ``change``: the mean absolute change of a series, over its level
+    - ``rest``: the share of changes that are zero
+    """
+
+    errors: tuple[Size, ...]
+    size: Size = _USUAL_SIZE
+    growth: Share = 0.5
+    change: Size = _USUAL_CHANGE
+    rest: Share = 0.0
 
 
 class Blending(NamedTuple):
     """What the blends of a panel's series share.
 
-    - ``pools``: the regressions of series of the same seasons, by :attr:`Kind.lags`
-    - ``usual``: what blends have in common, by :attr:`Kind.parts`
+    - ``pools``: the regressions of series of the same seasons, by :attr:`Combination.lags`
+    - ``usual``: what blends have in common, by :attr:`Combination.parts`
     - ``counts``: what series of counts have in common
     - ``early``: the regressions without the rows held back, which only a fit needs
     """
@@ -51,7 +121,7 @@ class Blending(NamedTuple):
     counts: CountPrior = NO_PRIOR
     early: tuple[tuple[Lags, Pool], ...] = ()
 
-    def usual_of(self, kind: Kind) -> Usual:
+    def usual_of(self, kind: Combination) -> Usual:
         """Return what is usual of a kind, or else of errors of another kind of its seasons."""
         known, equal = dict(self.usual), Usual((1.0,) * len(kind.names))
         if kind.parts in known:
@@ -114,11 +184,11 @@ def kinds_of(
     known: Sequence[Nature],
     alone: Name | None,
     learned: Sequence[int] | None = None,
-) -> list[Kind]:
+) -> list[Combination]:
     """Return the kind of each series; ``learned``: the rows fitted on, by default all."""
     lengths = [len(row) for row in rows]
     return [
-        Kind.of(rows, first, one.seasons, alone, sparse=one.sparse and not one.counts)
+        Combination.of(rows, first, one.seasons, alone, sparse=one.sparse and not one.counts)
         for rows, first, one in zip(lengths, learned or lengths, known, strict=True)
     ]
 
@@ -126,7 +196,7 @@ def kinds_of(
 def fitted(
     rows: Sequence[Row],
     known: Sequence[Nature],
-    kinds: Sequence[Kind],
+    kinds: Sequence[Combination],
     pools: Iterable[tuple[Lags, Pool]],
     horizon: int,
 ) -> list[Nature]:
@@ -147,7 +217,7 @@ def judged(
     learned = [one.components.learned for one in known]
     errors = {
         number: held_back_errors(rows[number], made, known[number].seasons, learned[number])
-        for number, made in _forecasts(rows, known, horizon)
+        for number, made in forecasts_of(rows, known, horizon)
     }
     sizes = Sizes.of(rows, [one.seasons for one in known])
     held = [
@@ -187,29 +257,146 @@ def with_blends(rows: Sequence[Row], known: Sequence[Nature], shared: Blending) 
     return out
 
 
-def combine(
-    rows: Sequence[Row], known: Sequence[Nature], horizon: int
-) -> Iterator[tuple[Ahead, Ahead]]:
-    """Yield the blend of each series at each step, and the usual size of its errors."""
-    for number, made in _forecasts(rows, known, horizon):
-        one = known[number]
-        assert one.blend is not None
-        both = blended(rows[number], made, one.seasons, horizon, one.blend)
-        del made  # what is blended goes
-        yield both
+def held_back_errors(
+    z: Steps, forecasts: Sequence[Ahead], seasons: Sequence[int], learned: int
+) -> Float[np.ndarray, "component origin horizon"]:
+    """Return the errors of components at some origins since ``learned`` rows; NaN where unknown."""
+    steps, horizon = len(z), int(forecasts[0].shape[1])
+    reach = min(steps - learned, held_back_rows(steps, horizon))
+    first, last = max(1.0, reach / ORIGINS), max(reach, 1)
+    back = np.unique(np.rint(np.linspace(first, last, ORIGINS)).astype(np.int64))
+    origins: np.ndarray = np.maximum(steps - 1 - back, learned - 1)
+    target = origins[:, None] + np.arange(1, horizon + 1)
+    came = np.where(
+        (target < steps) & (origins >= 0)[:, None], z[np.clip(target, 0, steps - 1)], np.nan
+    )
+    came = np.where(closed_ahead(z, seasons, horizon)[origins], np.nan, came)
+    errors = np.full((len(forecasts), ORIGINS, horizon), np.nan)
+    errors[:, : len(origins)] = np.stack([one[origins] for one in forecasts]) - came
+    return errors
 
 
-def _forecasts(
-    rows: Sequence[Row], known: Sequence[Nature], horizon: int
-) -> Iterator[tuple[int, list[Ahead]]]:
-    """Yield the forecasts of each series' components at each step, with the number of the series.
+def learn_usual(errors: Errors, sizes: Sizes) -> Usual:
+    """Return what series have in common."""
+    change, level = sizes.change, sizes.level
+    moving = change > 0
+    scaled = errors / np.where(moving, change, np.nan)[:, None, None]
+    relative, count = _relative_errors(scaled)
+    some = count > 0
+    if not some.any():
+        return Usual((1.0,) * len(errors))
+    there = np.isfinite(relative) & some
+    mean = np.where(there, relative, 0.0).sum(1) / np.maximum(there.sum(1), 1)
+    usual = np.where(there.any(1), mean, 1.0)
+    usual = tuple(usual.tolist())
+    blended = _blended_errors(scaled, _weights(relative, 0.0 * change, usual))
+    growth = _growth(blended)
+    size = float(np.median(_error_sizes(blended, growth)[0][some]))
+    usual_change = float(np.median((change / level)[moving]))
+    return Usual(usual, size, growth, usual_change, float(sizes.rest[moving].mean()))
 
-    Of a limited number of series at a time, to save memory.
+
+def learn_blends(
+    errors: Errors, sizes: Sizes, held: Float[np.ndarray, " series"], usual: Usual
+) -> list[Blend]:
+    """Return the blend of each series, whose errors were held back.
+
+    The usual change of the panel counts for one of a series' own, which matters where it has few
+    rows, or rests for most of them. A longer series that never changed, beside others that do not
+    rest as long, has no errors.
+
+    - ``sizes``: with fewer rows than :data:`ROWS_TO_BLEND` the last value is forecast, whose errors
+      are as large as changes
+    - ``held``: how many rows were held back
     """
-    parts = np.cumsum([len(row) * horizon for row in rows]) // _AT_ONCE
-    for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(parts)) + 1):
-        some: list[int] = part.tolist()
-        its = [known[number].components for number in some]
-        made = components_ahead([rows[number] for number in some], its, horizon)
-        for number in some:
-            yield number, made.pop(0)
+    change, level, rows, moves, _ = sizes
+    changes = np.maximum(rows - 1, 0.0)
+    still = (change == 0) & (usual.rest**changes < _BY_CHANCE)
+    moves = np.where(still, changes, moves)
+    unit = (moves * change + _USUAL * usual.change * level) / (moves + _USUAL)
+    unit[still & (rows >= _STILL)] = 0.0
+    scaled = errors / np.where(unit > 0, unit, 1.0)[:, None, None]
+    relative, _ = _relative_errors(scaled)
+    weights = _weights(relative, held, usual.errors)
+    own, count = _error_sizes(_blended_errors(scaled, weights), usual.growth)
+    seen = np.where(count > 0, held, 0.0)
+    size = (seen * own + _OWN_SIZE * usual.size) / (seen + _OWN_SIZE)
+    size = np.where(rows < ROWS_TO_BLEND, max(usual.size, 1.0), size) * unit / level
+    return [
+        Blend(tuple(one.tolist()), float(its), usual.growth)
+        for one, its in zip(weights, size, strict=True)
+    ]
+
+
+def _relative_errors(
+    errors: Errors,
+) -> tuple[Float[np.ndarray, "component series"], Int[np.ndarray, " series"]]:
+    """Return the mean absolute error of each component over that of all, and how many they are."""
+    sizes = np.abs(errors)
+    for one in sizes.swapaxes(0, 1):  # each by itself: no series changes another
+        if np.isfinite(one).any():
+            np.minimum(one, np.nanquantile(one, 0.99), out=one)
+    there, known = _known(sizes)
+    count = known.sum((1, 2))
+    mean = np.where(known & np.isfinite(sizes), sizes, 0.0).sum((2, 3)) / np.maximum(count, 1)
+    usual = np.where(there, mean, 0.0).sum(0) / np.maximum(there.sum(0), 1)
+    return np.where(there, mean / np.maximum(usual, 1e-12), np.nan), count
+
+
+def _known(
+    errors: Errors,
+) -> tuple[Bool[np.ndarray, "component series"], Bool[np.ndarray, "series origin horizon"]]:
+    """Return which components there are, and which errors are known of all of them."""
+    finite = np.isfinite(errors)
+    there = np.logical_or.reduce(finite, axis=(2, 3))
+    known = np.logical_and.reduce(finite | ~there[..., None, None], axis=0)
+    return there, known & np.logical_or.reduce(there, axis=0)[:, None, None]
+
+
+def _blended_errors(
+    errors: Errors, weights: Float[np.ndarray, "series component"]
+) -> Float[np.ndarray, "series origin horizon"]:
+    """Return the absolute errors of blends of the components that there are; NaN where unknown."""
+    there, known = _known(errors)
+    weights = weights * there.T
+    weights = weights / np.maximum(weights.sum(1, keepdims=True), 1e-12)
+    made = np.abs(np.einsum("msoh,sm->soh", np.nan_to_num(errors), weights))
+    return np.where(known, made, np.nan)
+
+
+def _weights(
+    relative: Float[np.ndarray, "component series"],
+    held: Float[np.ndarray, " series"],
+    usual: Sequence[float],
+) -> Float[np.ndarray, "series component"]:
+    expected = np.array(usual)[:, None]
+    relative = np.where(np.isfinite(relative), relative, expected)
+    drawn = (held * relative + _OWN_WEIGHTS * expected) / (held + _OWN_WEIGHTS)
+    weights = 1 / np.maximum(drawn, 1e-6) ** _POWER
+    return (weights / weights.sum(0)).T
+
+
+def _growth(sizes: Float[np.ndarray, "series origin horizon"]) -> float:
+    """Return the power of the step ahead by which errors grow, over all series."""
+    known = np.isfinite(sizes)
+    mean = np.where(known, sizes, 0.0).sum((1, 2)) / np.maximum(known.sum((1, 2)), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.where(known, sizes / np.where(mean > 0, mean, np.nan)[:, None, None], np.nan)
+    seen = np.isfinite(relative).sum((0, 1))
+    by_step = np.nansum(relative, (0, 1)) / np.maximum(seen, 1)
+    some = (seen > 0) & (by_step > 0)
+    if some.sum() < 2:
+        return 0.5
+    x, y, weight = np.log(np.flatnonzero(some) + 1.0), np.log(by_step[some]), seen[some]
+    x = x - weight @ x / weight.sum()
+    return float(np.clip(weight @ (x * y) / (weight @ x**2), 0.0, 1.0))
+
+
+def _error_sizes(
+    sizes: Float[np.ndarray, "series origin horizon"], growth: float
+) -> tuple[Float[np.ndarray, " series"], Int[np.ndarray, " series"]]:
+    """Return the mean error one step ahead of each series, and how many there are."""
+    known = np.isfinite(sizes)
+    per_step = np.where(known, sizes, 0.0) / np.arange(1.0, sizes.shape[-1] + 1) ** growth
+    count = known.sum((1, 2))
+    return per_step.sum((1, 2)) / np.maximum(count, 1), count

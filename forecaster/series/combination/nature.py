@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from forecaster.series.calendar.gaps import fill, regular_rows, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
-from forecaster.series.combination.blend import Blend
-from forecaster.series.combination.components import NO_COMPONENTS, Components, Seasons
+from forecaster.series.combination.components import NO_COMPONENTS, Blend, Components, Seasons
 from forecaster.series.combination.counts import are_counts, may_be_counts, vary_as_counts
 from forecaster.series.panel.panel import Panel
 
@@ -94,7 +93,7 @@ class Nature:
             "responses": len(self.responses) in (0, covariates),
             "dip": self.dip is None or bool(self.seasons),
             "unit": self.unit > 0 and np.frexp(self.unit)[0] == 0.5,
-            "components": self.components.fit(horizon),
+            "components": self.components.fits(horizon),
             "blend": blend is None or len(blend.weights) == len(self.components.kind.names),
         }.items():
             if not sound:

@@ -17,14 +17,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from msgspec import Meta
 
-from forecaster.series.causal import Rows, change_features, decayed_mean, shift
-from forecaster.series.combination.blend import FEATURES, features_of
-from forecaster.series.combination.components import CLASSICAL, Name, Seasons
+from forecaster.series.causal import change_features, decayed_mean, shift, shrunk_to_usual
+from forecaster.series.combination.blend import FEATURES, combine, features_of
+from forecaster.series.combination.components import Name, Seasons
 from forecaster.series.combination.counts import count_forecasts
 from forecaster.series.combination.learning import (
     NOTHING,
     Blending,
-    combine,
     fitted,
     kinds_of,
     learn,
@@ -43,12 +42,13 @@ from forecaster.series.features.transforms import (
 )
 from forecaster.series.known.known_rows import (
     NOTHING_KNOWN,
+    KnownPriors,
     KnownRows,
-    Shared,
     add_effects_ahead,
     learn_effects,
     with_known_effects,
 )
+from forecaster.series.limits import CLASSICAL
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 
@@ -75,7 +75,7 @@ class LearnedOfAny(Learned):
     common_seasons: Seasons = ()
     usually_counts: bool = False
     unit: Annotated[float, Meta(ge=0, lt=1e6)] = 0.2
-    known: Shared = NOTHING_KNOWN
+    known: KnownPriors = NOTHING_KNOWN
     blending: Blending = NOTHING
 
 
@@ -238,7 +238,10 @@ class AnySeries(Transform):
         # The level is the largest value yet, so that a price at zero may move, too.
         level = np.fmax.accumulate(np.abs(z), axis=1)
         level = np.where(logarithmic[:, None] | ~(level > 0), 1.0, level)
-        scale = walk_scale(change, self.learned.unit * level)
+        month, quarter = (decayed_mean(change**2, decay) for decay in _DECAYS)
+        scale = shrunk_to_usual(
+            np.sqrt((month + quarter) / 2), change, self.learned.unit * level, np.inf
+        )
         made = walk(z, scale, features, histories, horizon, logarithmic)
         return dataclasses.replace(made, least=self._least(panel.ids))
 
@@ -308,15 +311,3 @@ def learned_unit(panel: Panel, natures: Mapping[str, Nature], usual: float) -> f
     count = max(map(len, known))
     mean = float(np.concatenate(known).mean())
     return float(np.sqrt((count * mean + _PRIOR * usual**2) / (count + _PRIOR)))
-
-
-def walk_scale(change: Rows, unit: Rows) -> Rows:
-    """Return the deviation of the next change, shrunk to the usual one, at each row.
-
-    - ``change``: from the row before; NaN where there is none
-    - ``unit``: the usual change
-    """
-    known = np.cumsum(np.isfinite(change), axis=1)
-    month, quarter = (decayed_mean(np.square(change), decay) for decay in _DECAYS)
-    own = np.where(known > 0, (month + quarter) / 2, 0.0)
-    return np.sqrt((known * own + _PRIOR * unit**2) / (known + _PRIOR))

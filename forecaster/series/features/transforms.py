@@ -17,22 +17,29 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
-from forecaster.errors import DataError, UsageError, listed
+from forecaster.errors import UsageError, listed
 from forecaster.series.calendar.frequency import times_after_rows
-from forecaster.series.causal import Rows, change_features, decayed_mean, shift
+from forecaster.series.causal import (
+    FEW_CHANGES,
+    Rows,
+    change_features,
+    decayed_mean,
+    shift,
+    shrunk_to_usual,
+)
 from forecaster.series.features.transformed import Transformed, stacked
 from forecaster.series.features.usable import UsableRows
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
-from forecaster.series.prices.common_volatility import CommonVolatility, learn_common_volatility
+from forecaster.series.prices.common_volatility import CommonVolatility
 from forecaster.series.prices.events import Factor, event_factors, event_volatility
 from forecaster.series.prices.features import (
     PRICE_FEATURES,
     price_features,
     usual_volatility,
-    with_few_changes,
 )
+from forecaster.series.prices.learning import learn_common_volatility
 from forecaster.series.prices.market import MARKET_FEATURES, market_features
 
 NAMES = ("log_return", "difference", "combined", "last_value")
@@ -205,13 +212,9 @@ class Transform:
     def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> Transformed:
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
 
-        ``steps``: those of the longest history of the whole panel, if ``panel`` is a part of it
-
-        Raises DataError for a series with rows that cannot be transformed.
+        ``panel``: of :meth:`usable_rows`; ``steps``: those of the longest history of the whole
+        panel, if it is a part of one
         """
-        if reasons := self.usable_rows(panel).reasons():
-            name, reason = next(iter(reasons.items()))
-            raise DataError(f"{name}: {reason}")
         panel = self.seen(panel)
         # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -256,7 +259,8 @@ class Transform:
             features += price_features(panel, histories, raw, scale, horizon)
         if self.market:
             features += market_features(panel, histories.positions, scale)
-        scale = with_few_changes(scale, change, shared.volatility)
+        if shared.volatility is not None:
+            scale = shrunk_to_usual(scale, change, shared.volatility, FEW_CHANGES)
         made = walk(z, scale, features, histories, horizon, self.logarithmic(panel.ids))
         model = shared.common_volatility
         if model is not None:

@@ -30,20 +30,19 @@ class UsableRows(NamedTuple):
     relative: Bool[np.ndarray, " series"]
 
     def reasons(self) -> dict[str, Skipped]:
-        """Return the series that cannot be transformed, with the reason."""
+        """Return the series that cannot be transformed, or whose errors would overflow, and why."""
         panel, needed = self.panel, self.logarithmic | (self.takes_any and self.of_prices)
         kind = Kind.NOT_POSITIVE if self.of_prices else Kind.NO_LONGER_POSITIVE
-        reasons = self._skipped(_without_logarithm(panel, needed), kind)
+        reasons: dict[str, Skipped] = {}
+        for bad, why in (
+            (self._far(), Kind.TOO_FAR_APART),
+            (self._without_logarithm(needed), kind),
+        ):
+            for row in np.flatnonzero(bad.any(1)).tolist():
+                reasons[panel.ids[row]] = self._skipped(row, int(np.argmax(bad[row])), why)
         for row in np.flatnonzero(panel.constant() & (not self.takes_any)):
             reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
         return reasons
-
-    def too_far_apart(self) -> dict[str, Skipped]:
-        """Return the series whose errors would overflow, with the reason."""
-        if not self.takes_any:
-            return {}
-        far = _far_from_earlier(self.panel, self.relative)
-        return self._skipped(far, Kind.TOO_FAR_APART)
 
     def ends(self) -> Int[np.ndarray, " series"]:
         """Return the position of each series' first row that no forecast can be made from.
@@ -51,16 +50,14 @@ class UsableRows(NamedTuple):
         Networks see the logarithm of the series and the row has none, or errors would overflow. It
         is the number of the panel's times if there is no such row.
         """
-        bad = _without_logarithm(self.panel, self.logarithmic)
-        if self.takes_any:
-            bad |= _far_from_earlier(self.panel, self.relative)
+        bad = self._without_logarithm(self.logarithmic) | self._far()
         return np.where(bad.any(1), np.argmax(bad, axis=1), len(self.panel.times))
 
     def why_ended(self, row: int, end: int) -> Skipped:
         """Return the reason for an end of :meth:`ends`."""
         positive = self.panel.channel(self.panel.target)[row, end] > 0
         far = positive or not self.logarithmic[row]
-        return self._skipped_at(row, end, Kind.TOO_FAR_APART if far else Kind.NO_LOGARITHM)
+        return self._skipped(row, end, Kind.TOO_FAR_APART if far else Kind.NO_LOGARITHM)
 
     def before_ends(self) -> Panel:
         """Return the panel with the rows before those of :meth:`ends`."""
@@ -70,40 +67,32 @@ class UsableRows(NamedTuple):
         before = np.arange(len(self.panel.times)) < end[:, None]
         return dataclasses.replace(self.panel, mask=self.panel.mask & before)
 
-    def _skipped(self, bad: Bool[np.ndarray, "series time"], kind: Kind) -> dict[str, Skipped]:
-        """Return the series with bad rows, and the reason for the first of them."""
-        return {
-            self.panel.ids[row]: self._skipped_at(int(row), int(np.argmax(bad[row])), kind)
-            for row in np.flatnonzero(bad.any(1))
-        }
-
-    def _skipped_at(self, row: int, position: int, kind: Kind) -> Skipped:
+    def _skipped(self, row: int, position: int, kind: Kind) -> Skipped:
         """Return the reason to skip a series for its value at a position of the time axis."""
         value = float(self.panel.channel(self.panel.target)[row, position])
         first = show_time(self.panel.times[position])
         return Skipped(kind, column=self.panel.target, value=value, first=first)
 
+    def _without_logarithm(
+        self, needed: Bool[np.ndarray, " series"]
+    ) -> Bool[np.ndarray, "series time"]:
+        """Return the rows of zero or below; ``needed``: the series whose logarithm is taken."""
+        panel = self.panel
+        return panel.mask & ~(panel.channel(panel.target) > 0) & needed[:, None]
 
-def _without_logarithm(
-    panel: Panel, logarithmic: Bool[np.ndarray, " series"]
-) -> Bool[np.ndarray, "series time"]:
-    """Return the rows of zero or below of the series whose logarithm is forecast."""
-    return panel.mask & ~(panel.channel(panel.target) > 0) & logarithmic[:, None]
+    def _far(self) -> Bool[np.ndarray, "series time"]:
+        """Return the rows from which on errors would overflow.
 
-
-def _far_from_earlier(
-    panel: Panel, relative: Bool[np.ndarray, " series"]
-) -> Bool[np.ndarray, "series time"]:
-    """Return the rows from which on errors would overflow.
-
-    Their value is too large, or too many orders of magnitude from an earlier one of a series of
-    which only ratios count.
-    """
-    values = np.where(panel.mask, panel.channel(panel.target), np.nan)
-    far = np.abs(values) > _LARGEST
-    if relative.any():
-        positive = np.where(values[relative] > 0, values[relative], np.nan)
-        logs = np.log10(positive)
-        range_so_far = np.fmax.accumulate(logs, axis=1) - np.fmin.accumulate(logs, axis=1)
-        far[relative] = range_so_far > _FARTHEST
-    return far
+        Their value is too large, or too many orders of magnitude from an earlier one of a series of
+        which only ratios count.
+        """
+        if not self.takes_any:
+            return np.zeros_like(self.panel.mask)
+        values = np.where(self.panel.mask, self.panel.channel(self.panel.target), np.nan)
+        far = np.abs(values) > _LARGEST
+        if self.relative.any():
+            positive = np.where(values[self.relative] > 0, values[self.relative], np.nan)
+            logs = np.log10(positive)
+            range_so_far = np.fmax.accumulate(logs, axis=1) - np.fmin.accumulate(logs, axis=1)
+            far[self.relative] = range_so_far > _FARTHEST
+        return far

@@ -38,14 +38,14 @@ from forecaster.series.panel.panel import Panel
 _LEAST_FACTOR, _MOST_LOGARITHM = 0.1, 5.0
 
 
-class Shared(NamedTuple):
+class KnownPriors(NamedTuple):
     """What the series of a panel have in common of what is known in advance."""
 
     responses: ResponsePrior = NO_RESPONSES
     calendar: CalendarPrior = NO_EFFECTS
 
 
-NOTHING_KNOWN = Shared()
+NOTHING_KNOWN = KnownPriors()
 
 
 class KnownRows(NamedTuple):
@@ -110,14 +110,14 @@ class KnownRows(NamedTuple):
         return np.nan_to_num(self.panel.future.at(name, times) - centre, nan=0.0)
 
 
-def learn_effects(rows: KnownRows) -> Shared:
+def learn_effects(rows: KnownRows) -> KnownPriors:
     """Return what the series of a panel have in common, each without what the other explains."""
     histories = _histories(rows)
     responses = learn_responses(list(histories.values()))
     if rows.panel.times.dtype.kind != "M":
-        return Shared(responses)
+        return KnownPriors(responses)
     rows = _with_responses(rows, responses, histories)
-    return Shared(responses, calendar_of([*rows.natures.values()], rows.without_effects()))
+    return KnownPriors(responses, calendar_of([*rows.natures.values()], rows.without_effects()))
 
 
 def calendar_of(natures: Sequence[Nature], rows: Sequence[tuple[Row, np.ndarray]]) -> CalendarPrior:
@@ -138,7 +138,7 @@ def calendar_of(natures: Sequence[Nature], rows: Sequence[tuple[Row, np.ndarray]
     return learn_calendar(alike[rhythm], rhythm) if counts.get(rhythm) else NO_EFFECTS
 
 
-def with_known_effects(rows: KnownRows, shared: Shared) -> KnownRows:
+def with_known_effects(rows: KnownRows, shared: KnownPriors) -> KnownRows:
     """Return the rows of series with their own responses and effects of the calendar.
 
     ``shared``: from :func:`learn_effects`

@@ -2,47 +2,59 @@
 
 Networks see the last months of their own series. This model has a longer memory, and sees how
 volatile a sample of all series is now. It is linear: the logarithm of the scale of future returns,
-relative to the monthly volatility of the series, is a weighted sum of the terms of
-:mod:`forecaster.series.prices.volatility_terms`, as in Corsi's heterogeneous autoregression (2009),
-Journal of Financial Econometrics 7.
+relative to the monthly volatility of the series, is a weighted sum of terms, as in Corsi's
+heterogeneous autoregression (2009), Journal of Financial Econometrics 7. ``learning.py`` finds the
+weights.
 
-The weights maximise the likelihood of Student-t distributions less a penalty on their squares. The
-penalty is chosen by the likelihood of days that are later than all days of training: otherwise the
-model would learn by heart the days that series share.
+Each term is known at a step from the steps up to it. Volatilities have several half-lives; they are
+logarithms, relative to the monthly volatility. The state of the market on a day is made from a
+sample of all series, the panel's peers: how volatile the median of them is now and was in a
+quarter, and how their mean moves. A declared index shows it, too. An index of volatility, such as
+the VIX, says what is expected by how high it is, so an index also has its distance from its mean of
+about a year.
+
+Days are compared by date alone: beside prices of Tokyo, peers of New York show a session that had
+not begun when Tokyo's ended.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int, Shaped
 from msgspec import Meta
 
-from forecaster.series.causal import Rows, shift
+from forecaster.series.causal import Rows, decayed_mean, shift
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.panel.sampled import sampled_names
-from forecaster.series.prices.volatility_terms import (
-    FEWEST_PEERS,
-    INDEX_TERMS,
-    OWN_TERMS,
-    STATE_TERMS,
-    volatility_terms,
-)
+from forecaster.series.prices.features import active_days
 
+FEWEST_PEERS = 10
+"""The peers with a change on a day, without which the state of the market is unknown on it."""
+OWN_TERMS = (
+    "day", "quarter", "two years",  # volatility of these half-lives, over a month's
+    "closes", "nights",  # a month's volatility of closes and of nights, over that of ranges
+    "unevenness", "shocks",  # of a month's days
+    "volume", "volume of days",  # today's above its usual one, and the mean of some days
+    "reports tomorrow", "reports later",  # volume on the anniversaries of the days ahead
+)  # fmt: skip
+STATE_TERMS = ("market today", "market's quarter", "market's move", "market's falls")
+INDEX_TERMS = (*STATE_TERMS, "distance")
+"""The terms of a declared index."""
+_DAY, _MONTH, _QUARTER, _YEARS = 1, 20, 60, 500  # half-lives, in rows
+_ABOUT_A_YEAR = 200  # half-life of the mean that an index is away from, in rows
+_AHEAD = 5  # rows in which reports are looked for, whatever the horizon, as weights are reused
+_BEHIND = 5  # mean gaps between days, by which the state may be older than a row
+_LARGEST_MOVE, _LARGEST_SHOCK, _LARGEST_SURPRISE, _LARGEST_DISTANCE = 0.2, 4.0, 3.0, 2.0
+_TINY = 1e-8  # added to variances
 _PEERS = 50
-_MONTH = 31  # days, or rows where times are whole numbers
+_LATELY = 31  # days, or rows where times are whole numbers
 _FAR = 5.0  # deviations that a term is clipped to
 _LARGEST, _LARGEST_WEIGHT = 1e3, 10.0  # largest numbers in a file
-_LEARNED = 200  # series that the weights are learned from, at most
-_FEWEST_ROWS = 504  # rows of the longest series
-_FEWEST_EXAMPLES = 2_000
-_BEFORE = 60  # rows of a series before the first that is learned from
-_DEGREES = 5.0  # of freedom, about those of stocks; bands are calibrated afterwards
-_PENALTIES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5)
-_ROUNDS = 4  # of Fisher scoring with each penalty; further ones change nothing
-
 
 Weight: TypeAlias = Annotated[float, Meta(ge=-_LARGEST_WEIGHT, le=_LARGEST_WEIGHT)]
 ScaleWeights: TypeAlias = tuple[tuple[Weight, Weight, Weight], ...]
@@ -113,12 +125,187 @@ class CommonVolatility(NamedTuple):
         )
 
 
+def decisive_term(peers: Sequence[str]) -> int:
+    """Return the term without which the state of the market is unknown."""
+    seen_in_index = 0 if len(peers) >= FEWEST_PEERS else len(STATE_TERMS)
+    return len(OWN_TERMS) + seen_in_index
+
+
+def standardised(values: np.ndarray, centre: Any, spread: Any) -> np.ndarray:
+    """Return values in deviations from their mean, 0 where unknown."""
+    return np.nan_to_num(np.clip((values - centre) / spread, -_FAR, _FAR), nan=0.0)
+
+
+class State(NamedTuple):
+    """The state of the market, day by day.
+
+    - ``times``: the days on which enough peers have a row
+    - ``levels`` (3, day): logarithms of the volatility of today, of a quarter, and of the mean move
+      of today
+    - ``others`` (other, day): squared falls of the mean of some days; of an index also its distance
+      from its mean
+    """
+
+    times: Shaped[np.ndarray, " day"]
+    levels: Float[np.ndarray, "3 day"]
+    others: Float[np.ndarray, "other day"]
+
+
+def volatility_terms(
+    panel: Panel, histories: Histories, change: Rows, market: Panel | None = None
+) -> tuple[Rows, Iterator[Rows]]:
+    """Return the logarithm of each series' monthly volatility, and an iterator of the terms.
+
+    First come those of the series itself (``OWN_TERMS``), NaN where a column is missing, then those
+    of the panel's peers (``STATE_TERMS``), and of each declared index (``INDEX_TERMS``), NaN where
+    they are unknown.
+
+    ``change``: the changes of the logarithm of the target; ``market``: the declared indices
+    """
+    variance, night = _variances(histories, change)
+    level = _log_volatility(variance, _MONTH)
+    today = _log_volatility(variance, 0.01)
+    logarithm = np.log(np.maximum(histories.channel("volume"), 1.0))
+    surprise = logarithm - shift(_mean(logarithm, _MONTH), 1)
+    surprise = np.clip(surprise, -_LARGEST_SURPRISE, _LARGEST_SURPRISE)
+    own = [
+        _log_volatility(variance, _DAY) - level,
+        _log_volatility(variance, _QUARTER) - level,
+        _log_volatility(variance, _YEARS) - level,
+        _log_volatility(_clipped(change) ** 2, _MONTH) - level,
+        _log_volatility(night, _MONTH) - level,
+        _mean((today - level) ** 2, _MONTH),
+        _mean(_shocks(change, level), _MONTH),
+        surprise,
+        _mean(surprise, 3),
+        *active_days(surprise, panel.times, histories.positions, _AHEAD),
+    ]
+    peers, indices = panel.peers, () if market is None else market.ids
+    alike = peers is not None and peers.times.dtype.kind == panel.times.dtype.kind
+    states = [state_of(peers) if peers is not None and alike else _unknown(panel, STATE_TERMS)]
+    for name in indices:
+        assert market is not None
+        states.append(state_of_index(market.only([name]), panel.target))
+    of_market = (_at_steps(state, panel, histories.positions, level) for state in states)
+    return level, itertools.chain(own, *of_market)
+
+
+def _at_steps(
+    state: State, panel: Panel, positions: Int[np.ndarray, "series step"], level: Rows
+) -> Iterator[Rows]:
+    """Yield a state of the market at the steps of each series, the latest that was known."""
+    if not len(state.times):
+        yield from [np.full(level.shape, np.nan)] * (len(state.levels) + len(state.others))
+        return
+    times, at = state.times, panel.times[positions]
+    latest = np.searchsorted(times, at, side="right") - 1
+    mean_gap = (times[latest] - times[0]) // np.maximum(latest, 1)  # until then, not of later days
+    known = (positions >= 0) & (latest >= 0) & (at - times[latest] <= _BEHIND * mean_gap)
+    for each in state.levels:
+        yield np.where(known, each[latest], np.nan) - level
+    for each in state.others:
+        yield np.where(known, each[latest], np.nan)
+
+
+@functools.lru_cache(maxsize=1)  # all parts of a panel have the same peers
+def state_of(peers: Panel) -> State:
+    """Return the state of the market on the days on which enough peers have moved."""
+    histories = Histories.of(peers)
+    z = np.log(histories.channel(peers.target))
+    change = z - shift(z, 1)
+    variance, _ = _variances(histories, change)
+    rows, steps = np.nonzero(histories.positions >= 0)
+    days = histories.positions[rows, steps]
+
+    def by_day(values: Rows) -> Float[np.ndarray, "series day"]:
+        out = np.full((len(values), len(peers.times)), np.nan)
+        out[rows, days] = values[rows, steps]
+        return out
+
+    moves = by_day(_clipped(change))
+    enough = np.isfinite(moves).sum(0) >= FEWEST_PEERS
+    if not enough.any():
+        return _unknown(peers, STATE_TERMS)
+    now, usual = (
+        np.nanmedian(by_day(_log_volatility(variance, half_life))[:, enough], axis=0)
+        for half_life in (_DAY, _QUARTER)
+    )
+    mean = np.nanmean(moves[:, enough], axis=0)[None]
+    levels = np.stack([now, usual, _log_volatility(mean**2, _DAY)[0]])
+    falls = _falls(mean, _log_volatility(mean**2, _MONTH))
+    return State(peers.times[enough], levels, falls)
+
+
+def state_of_index(index: Panel, target: str) -> State:
+    """Return what a declared index shows of the market, by its rows above zero.
+
+    ``index``: a panel of one series; ``target``: its channel
+    """
+    seen = index.mask & (index.channel(target) > 0)
+    if not seen.any():
+        return _unknown(index, INDEX_TERMS)
+    histories = Histories.of(dataclasses.replace(index, mask=seen))
+    z = np.log(histories.channel(index.target))
+    change = z - shift(z, 1)
+    variance, _ = _variances(histories, change)
+    distance = np.clip(z - _mean(z, _ABOUT_A_YEAR), -_LARGEST_DISTANCE, _LARGEST_DISTANCE)
+    levels = np.concatenate(
+        [_log_volatility(variance, half_life) for half_life in (_DAY, _QUARTER)]
+        + [_log_volatility(_clipped(change) ** 2, _DAY)]
+    )
+    others = np.concatenate([_falls(change, _log_volatility(variance, _MONTH)), distance])
+    own = histories.positions[0] >= 0
+    return State(index.times[histories.positions[0, own]], levels[:, own], others[:, own])
+
+
+def _unknown(panel: Panel, terms: tuple[str, ...]) -> State:
+    """Return a state without a day; ``terms``: those that are unknown."""
+    return State(panel.times[:0], np.empty((3, 0)), np.empty((len(terms) - 3, 0)))
+
+
+def _falls(change: Rows, level: Rows) -> Rows:
+    """Return means of the squared falls of some rows, in units of the monthly volatility."""
+    return _mean(np.minimum(_shocks(change, level), 0.0) ** 2, 5)
+
+
+def _variances(histories: Histories, change: Rows) -> tuple[Rows, Rows]:
+    """Return the variance of each session with the night before, and that of the night alone.
+
+    The variance within a session is Garman & Klass's (1980), Journal of Business 53; where a column
+    is missing, the squared change stands for the whole.
+    """
+    open_, high, low, close = map(histories.channel, ("open", "high", "low", "close"))
+    open_, high, low = (np.where(each > 0, each, np.nan) for each in (open_, high, low))
+    within = np.log(close / open_)
+    night = _clipped(change - within) ** 2
+    garman_klass = 0.5 * np.log(high / low) ** 2 - (2 * np.log(2) - 1) * within**2
+    variance = np.maximum(garman_klass, 0.0) + night
+    return np.where(np.isfinite(variance), variance, _clipped(change) ** 2), night
+
+
+def _clipped(change: np.ndarray) -> np.ndarray:
+    return np.clip(change, -_LARGEST_MOVE, _LARGEST_MOVE)
+
+
+def _shocks(change: Rows, level: Rows) -> Rows:
+    """Return the changes in units of the volatility before them."""
+    return np.clip(change / np.exp(shift(level, 1)), -_LARGEST_SHOCK, _LARGEST_SHOCK)
+
+
+def _log_volatility(variance: Rows, half_life: float) -> Rows:
+    return 0.5 * np.log(_mean(variance, half_life) + _TINY)
+
+
+def _mean(values: Rows, half_life: float) -> Rows:
+    return decayed_mean(values, 0.5 ** (1 / half_life))
+
+
 def peers_at(end: Any, latest: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a sample of the series that show the market's state at a time, in their order.
 
     They have rows within the month before. ``latest``: the time of each series' latest row
     """
-    month = np.timedelta64(_MONTH, "D") if isinstance(end, np.datetime64) else _MONTH
+    month = np.timedelta64(_LATELY, "D") if isinstance(end, np.datetime64) else _LATELY
     lately = [name for name, last in latest.items() if last >= end - month]
     return tuple(lately[int(row)] for row in sampled_names(lately, _PEERS))
 
@@ -136,140 +323,3 @@ def with_peers(panel: Panel) -> Panel:
     if panel.peers is not None or panel.target == "y":
         return panel
     return panel.with_peers(peers_at(panel.times[-1], latest_times(panel)))
-
-
-def decisive_term(peers: Sequence[str]) -> int:
-    """Return the term without which the state of the market is unknown."""
-    seen_in_index = 0 if len(peers) >= FEWEST_PEERS else len(STATE_TERMS)
-    return len(OWN_TERMS) + seen_in_index
-
-
-def standardised(values: np.ndarray, centre: Any, spread: Any) -> np.ndarray:
-    """Return values in deviations from their mean, 0 where unknown."""
-    return np.nan_to_num(np.clip((values - centre) / spread, -_FAR, _FAR), nan=0.0)
-
-
-def learn_common_volatility(
-    panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"]
-) -> CommonVolatility | None:
-    """Learn the model from a panel of prices; None where peers, rows or examples are too few.
-
-    ``held_back``: the number of latest rows of each series that weights are not learned from; the
-    penalty is chosen by them
-    """
-    if panel.peers is None or len(panel.peers.ids) < FEWEST_PEERS:
-        if panel.market is None:
-            return None
-        panel = dataclasses.replace(panel, peers=None)  # the indices alone show the market
-    if panel.mask.sum(1).max(initial=0) < _FEWEST_ROWS:
-        return None
-    peers, market = (() if part is None else part.ids for part in (panel.peers, panel.market))
-    chosen = sampled_names(panel.ids, _LEARNED)
-    some = panel.only([panel.ids[int(row)] for row in chosen])
-    inputs, returns, histories = _examples(some, horizon)
-    usable = np.isfinite(returns).all(-1) & np.isfinite(inputs[..., decisive_term(peers)])
-    usable &= np.arange(int(usable.shape[1])) >= histories.first[:, None] + _BEFORE
-    early, late = (part & usable for part in _divided(histories, horizon, held_back[chosen]))
-    if early.sum() < _FEWEST_EXAMPLES or not late.any():
-        return None
-    x, x_late, y, y_late = inputs[early], inputs[late], returns[early], returns[late]
-    centre, spread = _moments(x)
-    as_inputs = centre.astype(np.float32), spread.astype(np.float32)  # to save memory
-    x, x_late = (standardised(part, *as_inputs) for part in (x, x_late))
-    weights = [_weights(x, y[:, h], x_late, y_late[:, h]) for h in range(horizon)]
-    return CommonVolatility(
-        peers, tuple(centre.tolist()), tuple(spread.tolist()), tuple(map(tuple, weights)),
-        market=market,
-    )  # fmt: skip
-
-
-def _examples(
-    panel: Panel, horizon: int
-) -> tuple[
-    Float[np.ndarray, "series step term"], Float[np.ndarray, "series step horizon"], Histories
-]:
-    """Return terms and returns, both float32, the latter in units of the monthly volatility."""
-    histories = Histories.of(panel)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.log(histories.channel(panel.target))
-        level, terms = volatility_terms(panel, histories, z - shift(z, 1), panel.market)
-        inputs = np.stack([each.astype(np.float32) for each in terms], axis=-1)
-        steps = range(1, horizon + 1)
-        moves = [(shift(z, -h) - z) / (np.exp(level) * np.sqrt(h)) for h in steps]
-    return inputs, np.stack(moves, axis=-1).astype(np.float32), histories
-
-
-def _divided(
-    histories: Histories, horizon: int, held_back: Int[np.ndarray, " series"]
-) -> tuple[Bool[np.ndarray, "series step"], Bool[np.ndarray, "series step"]]:
-    """Return the steps to learn from, and later ones to choose the penalty by.
-
-    No outcome of the former lies among a series' rows held back, nor on or after the first day that
-    the longest series holds back.
-    """
-    positions = histories.positions
-    steps = np.arange(int(positions.shape[1]))
-    boundary = np.maximum(positions.shape[1] - held_back, 0)
-    longest = int(np.argmin(histories.first))
-    day = positions[longest, boundary[longest]]
-    outcome = np.full_like(positions, np.iinfo(positions.dtype).max)
-    outcome[:, :-horizon] = positions[:, horizon:]
-    own = steps >= boundary[:, None]
-    early = (steps + horizon < boundary[:, None]) & (outcome < day)
-    return early, own & (positions >= day)
-
-
-def _moments(
-    x: Float[np.ndarray, "example term"],
-) -> tuple[Float[np.ndarray, " term"], Float[np.ndarray, " term"]]:
-    """Return the mean and the deviation of each term; 0 and 1 for one that never changes."""
-    known = np.isfinite(x)
-    count = np.maximum(known.sum(0), 1)
-    centre = np.where(known, x, 0.0).sum(0, dtype=float) / count
-    squares = np.where(known, (x - centre) ** 2, 0.0).sum(0, dtype=float)
-    spread = np.sqrt(squares / count)
-    changes = spread > 1e-6  # a column may be missing
-    return np.where(changes, centre, 0.0), np.where(changes, spread, 1.0)
-
-
-def _weights(
-    x: Float[np.ndarray, "example term"],
-    y: Float[np.ndarray, " example"],
-    x_late: Float[np.ndarray, "later term"],
-    y_late: Float[np.ndarray, " later"],
-) -> list[float]:
-    """Return the constant and the weights for one step ahead, by Fisher scoring.
-
-    The information of the logarithm of a Student-t distribution's scale does not depend on the
-    scale, so one matrix serves all rounds with a penalty.
-
-    - ``x``, ``y``: terms and returns to learn from
-    - ``x_late``, ``y_late``: later ones. Penalties fall until the loss on them rises
-    """
-    x, x_late = (np.concatenate([np.ones_like(part[:, :1]), part], 1) for part in (x, x_late))
-    penalised = np.ones(int(x.shape[1]))
-    penalised[0] = 1e-9  # the constant is free
-    information = 2 * _DEGREES / (_DEGREES + 3) * (x.T @ x).astype(float) / len(x)
-    weights = np.zeros(int(x.shape[1]))
-    best = weights
-    least = np.inf
-    for penalty in _PENALTIES:
-        inverse = np.linalg.inv(information + penalty * np.diag(penalised))
-        for _ in range(_ROUNDS):
-            log_scale = x @ weights.astype(np.float32)
-            squares = (y * np.exp(-log_scale)) ** 2
-            score = (_DEGREES + 1) * squares / (_DEGREES + squares) - 1
-            slope = (x.T @ score).astype(float) / len(x) - penalty * penalised * weights
-            weights = weights + inverse @ slope
-        loss = _loss(x_late @ weights.astype(np.float32), y_late)
-        if not loss < least:
-            break
-        least, best = loss, weights
-    return best.tolist()
-
-
-def _loss(log_scale: Float[np.ndarray, " example"], y: Float[np.ndarray, " example"]) -> float:
-    """Return the mean negative log likelihood, up to a constant."""
-    squares = (y * np.exp(-log_scale)) ** 2
-    losses = log_scale + 0.5 * (_DEGREES + 1) * np.log1p(squares / _DEGREES)
-    return float(losses.mean(dtype=float))
