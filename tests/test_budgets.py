@@ -110,7 +110,7 @@ def test_components_of_a_long_series_take_no_more_than_is_named(seasons):
     kind = Combination.of(len(z), len(z), seasons, None, sparse=False)
     fitted = fit_components([z], [kind], {}, config.horizon)
     tracemalloc.start()
-    components_ahead([z], fitted, config.horizon)
+    components_ahead([z], fitted, config.horizon, [0])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < bytes_of_combining(config, len(z))

@@ -117,20 +117,24 @@ def linear_ahead(
     models: Sequence[Linear],
     seasons: Sequence[int],
     horizon: int,
+    since: Sequence[int],
     *,
     yearly: bool,
 ) -> list[Float[np.ndarray, "time horizon"]]:
-    """Return the forecasts made at every value of each series."""
+    """Return the forecasts made at each value of each series since a position; NaN before."""
     out = [np.full((len(row), horizon), np.nan) for row in rows]
     for batch in batches(rows, _at_once(rows)):
         size = np.array([models[where].size for where in batch.where])
         weights = np.array([models[where].weights for where in batch.where], float)
         part = _Part(batch.values, batch.lengths, seasons, yearly, size)
+        first = min(since[where] for where in batch.where)
+        some = slice(first, None)
         for k in range(1, horizon + 1):
-            x = np.nan_to_num(part.features(k))
-            made = np.einsum("ntf,nf->nt", x, weights[:, k - 1]) * part.size + part.level
+            x = np.nan_to_num(part.features(k, some))
+            made = np.einsum("ntf,nf->nt", x, weights[:, k - 1]) * part.size + part.level[:, some]
             for row, where in enumerate(batch.where):
-                out[where][:, k - 1] = made[row, : len(rows[where])]
+                begin, end = since[where], len(rows[where])
+                out[where][begin:, k - 1] = made[row, begin - first : end - first]
     return out
 
 
@@ -186,27 +190,31 @@ class _Part:
         if yearly:
             self.month = _window_mean(self.y, _MONTH)
 
-    def features(self, k: int) -> Float[np.ndarray, "series time feature"]:
-        """Return what is known at each step of ``k`` steps ahead; NaN where it is not."""
-        found = list(self.fixed)
+    def features(self, k: int, some: slice) -> Float[np.ndarray, "series time feature"]:
+        """Return what is known at some steps of ``k`` steps ahead; NaN where it is not."""
+
+        def before(values: Values, back: int) -> Values:
+            return shift(values, back)[:, some]
+
+        found = [one[:, some] for one in self.fixed]
         for season in self.seasons:
             back = season * -(-k // season) - k
-            found.append(shift(self.y, back))
-            found.append(_mean([shift(self.y, back + season * i) for i in range(4)]))
-        made = [one - self.level for one in found]
+            found.append(before(self.y, back))
+            found.append(_mean([before(self.y, back + season * i) for i in range(4)]))
+        made = [one - self.level[:, some] for one in found]
         if self.yearly:  # how the level went on before, and how the day differed from its week
             first = 1 + (k + 2) // _YEAR  # only what is known
             days = [_YEAR * i for i in range(first, first + _YEARS)]
             month, y, level = self.month, self.y, self.level
-            made.append(_mean([shift(month, n - k) - shift(month, n) for n in days]))
-            made.append(_mean([shift(y, n - k) - shift(level, n - k - 3) for n in days]))
+            made.append(_mean([before(month, n - k) - before(month, n) for n in days]))
+            made.append(_mean([before(y, n - k) - before(level, n - k - 3) for n in days]))
         return np.stack(made, axis=-1) / self.size[..., None]
 
     def examples(self, k: int) -> _Examples:
         """Return the latest examples whose outcome is known."""
         last = int(self.lengths.max()) - k
         some = slice(max(last - _MOST_ROWS, 0), max(last, 0))
-        x = self.features(k)[:, some]
+        x = self.features(k, some)
         z = (self.y[:, k:][:, some] - self.level[:, some]) / self.size
         x = x[:, : z.shape[1]]
         known = np.isfinite(x).all(-1) & np.isfinite(z)

@@ -20,16 +20,19 @@ _WEIGHTS = np.array([0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0])  # of the latest valu
 
 
 def patterns_ahead(
-    rows: Sequence[Row], seasons: Sequence[int], horizon: int
+    rows: Sequence[Row], seasons: Sequence[int], horizon: int, since: Sequence[int]
 ) -> list[Float[np.ndarray, "time horizon"]]:
-    """Return the forecasts made at every value of each series."""
-    return [_ahead(row, seasons, horizon) for row in rows]
+    """Return the forecasts made at each value of each series since a position; NaN before."""
+    made = zip(rows, since, strict=True)
+    return [_ahead(row, seasons, horizon, first) for row, first in made]
 
 
-def _ahead(y: Row, seasons: Sequence[int], horizon: int) -> Float[np.ndarray, "time horizon"]:
+def _ahead(
+    y: Row, seasons: Sequence[int], horizon: int, since: int
+) -> Float[np.ndarray, "time horizon"]:
     steps, every = len(y), seasons[0]
     out = np.full((steps, horizon), np.nan)
-    begins = list(range(2 * every, steps, every))
+    begins = range(every * max(2, since // every), steps, every)
     found = [decomposed(y[:begin], seasons, every + horizon) for begin in begins]
     if not found:
         return out

@@ -13,7 +13,7 @@ def ahead(rows, seasons=(4,), horizon=6, *, yearly=False):
     """Forecasts made at every row of each series, fitted on all rows."""
     pool = learn_pool(rows, seasons, horizon, yearly=yearly)
     models = fit_linear(rows, seasons, pool, yearly=yearly)
-    return linear_ahead(rows, models, seasons, horizon, yearly=yearly)
+    return linear_ahead(rows, models, seasons, horizon, [0] * len(rows), yearly=yearly)
 
 
 def weekly(count: int, rows: int, seed: int = 0) -> list[np.ndarray]:
@@ -59,7 +59,7 @@ def test_one_outlier_hardly_moves_the_model():
     hit[100] += 50  # twice the level
     plain, robust = (fit_linear([one], (7,), learn_pool([one], (7,), 1, yearly=False),
                                 yearly=False) for one in (y, hit))  # fmt: skip
-    before, after = (linear_ahead([y], one, (7,), 1, yearly=False)[0][60:, 0]
+    before, after = (linear_ahead([y], one, (7,), 1, [0], yearly=False)[0][60:, 0]
                      for one in (plain, robust))  # fmt: skip
     assert np.abs(after - before).mean() < 0.2 * np.abs(np.diff(y)).mean()
 

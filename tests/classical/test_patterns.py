@@ -17,7 +17,7 @@ WEEKLY = np.where(TIME % WEEK < DAY, 2.0, -1.0)
 )
 def test_exact_patterns_are_found_in_all_units(y, seasons, factor):
     y = factor * y
-    made = patterns_ahead([y[: -2 * WEEK]], seasons, 2 * WEEK)[0][-1]
+    made = patterns_ahead([y[: -2 * WEEK]], seasons, 2 * WEEK, [0])[0][-1]
     np.testing.assert_allclose(made, y[-2 * WEEK :], atol=0.02 * np.abs(factor) * np.ptp(DAILY))
 
 
@@ -33,13 +33,13 @@ def test_noise_shrinks_patterns_to_nothing():
 
 def test_a_pattern_that_changed_is_forgotten():
     y = np.where(len(TIME) // 2 > TIME, DAILY, -DAILY)
-    later = patterns_ahead([y], (DAY,), DAY)[0][-1]
+    later = patterns_ahead([y], (DAY,), DAY, [0])[0][-1]
     assert np.corrcoef(later, -DAILY[:DAY])[0, 1] > 0.9
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2 * DAY - 1, 2 * DAY, 2 * DAY + 1])
 def test_short_series_have_none(rows):
     for y in (np.zeros(rows), TIME[:rows] * 1e150):
-        made = patterns_ahead([y], (DAY, WEEK), 5)[0]
+        made = patterns_ahead([y], (DAY, WEEK), 5, [0])[0]
         assert made.shape == (rows, 5) and np.isnan(made[: 2 * DAY]).all()
         assert np.isfinite(made[2 * DAY :]).all()

@@ -35,5 +35,5 @@ def test_a_sparse_series_may_be_forecast_as_zero():
     (one,) = all_of([z], [nature], NOTHING)
     assert one.components.kind.names[-1] == "zero"
     assert one.blend is not None and one.blend.weights[-1] > 0.2
-    assert (components_ahead([z], [one.components], 3)[0][-1] == 0).all()
+    assert (components_ahead([z], [one.components], 3, [0])[0][-1] == 0).all()
     assert "zero" not in Combination.of(60, 60, (), None, sparse=False).names

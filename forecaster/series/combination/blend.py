@@ -31,7 +31,7 @@ def combine(
     rows: Sequence[Row], known: Sequence[Nature], horizon: int
 ) -> Iterator[tuple[Ahead, Ahead]]:
     """Yield the blend of each series at each step, and the usual size of its errors."""
-    for number, made in forecasts_of(rows, known, horizon):
+    for number, made in forecasts_of(rows, known, horizon, [0] * len(rows)):
         one = known[number]
         assert one.blend is not None
         both = blended(rows[number], made, one.seasons, horizon, one.blend)
@@ -40,17 +40,19 @@ def combine(
 
 
 def forecasts_of(
-    rows: Sequence[Row], known: Sequence[Nature], horizon: int
+    rows: Sequence[Row], known: Sequence[Nature], horizon: int, since: Sequence[int]
 ) -> Iterator[tuple[int, list[Ahead]]]:
     """Yield the forecasts of each series' components at each step, with the number of the series.
 
-    Of a limited number of series at a time, to save memory.
+    Of a limited number of series at a time, to save memory. ``since``: the first step of each that
+    needs them
     """
     parts = np.cumsum([len(row) * horizon for row in rows]) // _AT_ONCE
     for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(parts)) + 1):
         some: list[int] = part.tolist()
         its = [known[number].components for number in some]
-        made = components_ahead([rows[number] for number in some], its, horizon)
+        first = [since[number] for number in some]
+        made = components_ahead([rows[number] for number in some], its, horizon, first)
         for number in some:
             yield number, made.pop(0)
 

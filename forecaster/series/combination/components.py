@@ -218,7 +218,7 @@ def _linear(rows: Sequence[Row], lags: Lags, pool: Pool | None, horizon: int) ->
 
 
 def components_ahead(
-    rows: Sequence[Row], components: Sequence[Components], horizon: int
+    rows: Sequence[Row], components: Sequence[Components], horizon: int, since: Sequence[int]
 ) -> list[list[Ahead]]:
     """Return the forecasts of each series' components, made at every row.
 
@@ -226,21 +226,27 @@ def components_ahead(
 
     - ``rows``: the values, which may go on after those that the components were fitted on
     - ``horizon``: steps ahead
+    - ``since``: the first row of each series that needs a forecast; those before may be NaN
     """
     out: list[list[Ahead]] = [[] for _ in rows]
     for kind, numbers in _by_kind(one.kind for one in components).items():
         some, its = [rows[number] for number in numbers], [components[number] for number in numbers]
+        first = [since[number] for number in numbers]
         with np.errstate(all="ignore"):
             for name in kind.names:
-                for number, made in zip(
-                    numbers, _ahead(name, some, its, kind, horizon), strict=True
-                ):
+                every = _ahead(name, some, its, kind, horizon, first)
+                for number, made in zip(numbers, every, strict=True):
                     out[number].append(np.where(np.isfinite(made), made, np.nan))
     return out
 
 
 def _ahead(
-    name: str, rows: Sequence[Row], its: Sequence[Components], kind: Combination, horizon: int
+    name: str,
+    rows: Sequence[Row],
+    its: Sequence[Components],
+    kind: Combination,
+    horizon: int,
+    since: Sequence[int],
 ) -> Sequence[Ahead]:
     if name == "ets":
         return ets_ahead(rows, [one.ets for one in its], [one.learned for one in its], horizon)
@@ -250,10 +256,10 @@ def _ahead(
         return ces_ahead(rows, [one.ces for one in its], horizon)
     if name == "linear":
         models = [cast(Linear, one.linear) for one in its]
-        return linear_ahead(rows, models, kind.seasons, horizon, yearly=kind.yearly)
+        return linear_ahead(rows, models, kind.seasons, horizon, since, yearly=kind.yearly)
     if name == "patterns":
         cycles = (_WEEK, _YEAR) if kind.seasons == (_WEEK,) else kind.seasons
-        return patterns_ahead(rows, cycles, horizon)
+        return patterns_ahead(rows, cycles, horizon, since)
     if name == SEASONAL_NAIVE:
         return [lagged(row, kind.classical_season, horizon) for row in rows]
     return [np.zeros((len(row), horizon)) for row in rows]

@@ -217,7 +217,7 @@ def judged(
     learned = [one.components.learned for one in known]
     errors = {
         number: held_back_errors(rows[number], made, known[number].seasons, learned[number])
-        for number, made in forecasts_of(rows, known, horizon)
+        for number, made in forecasts_of(rows, known, horizon, [max(n - 1, 0) for n in learned])
     }
     sizes = Sizes.of(rows, [one.seasons for one in known])
     held = [
