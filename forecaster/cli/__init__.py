@@ -1,6 +1,8 @@
 """The command ``forecaster``. Each command parses, calls the library and prints; it has no logic.
 
-Slow modules are imported inside the commands, so that ``--help`` is immediate.
+The rooms of the package, such as :mod:`forecaster.pipeline`, load a module when one of its names is
+first used, so that ``--help`` is immediate. A room with the name of a command, or of what it makes,
+is called ``room`` there, and that of pages ``pages``.
 """
 
 import contextlib

@@ -1,15 +1,12 @@
 """``forecaster adjust``."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import click
 
+from forecaster import ingest
 from forecaster.cli.shared import home_option, refuse, say, show, stored_option
-
-if TYPE_CHECKING:
-    from forecaster.files import Home
-    from forecaster.ingest import Proposal
+from forecaster.files import Home
 
 
 @click.command()
@@ -36,7 +33,7 @@ def adjust(
     before: datetime | None,
     volume: bool,
     source: str | None,
-    home: "Home",
+    home: Home,
 ) -> None:
     """Adjust stored prices for splits and changes of currency that the source has left out.
 
@@ -53,9 +50,6 @@ def adjust(
       forecaster adjust AAPL --dismiss
       forecaster adjust AAPL --factor 0.25 --before 2024-06-10
     """
-    from forecaster.ingest import adjust as apply
-    from forecaster.ingest import adjust_by, find_store, proposed
-
     chosen, by = everything or bool(tickers), factor is not None
     refuse(
         (everything and tickers, "name tickers, or use --all for every proposal (not both)"),
@@ -69,15 +63,16 @@ def adjust(
     )  # fmt: skip
     if factor is not None and before is not None:
         day, name = before.date(), tickers[0]
-        return _show(adjust_by(home, name, factor, day, source, split=volume, on_wait=say)[1])
+        _, made = ingest.adjust_by(home, name, factor, day, source, split=volume, on_wait=say)
+        return _show(made)
     if not chosen:
-        found = proposed(find_store(home, source))
+        found = ingest.proposed(ingest.find_store(home, source))
         for name, one in found.items():
             show(f"{name}: rows before {one.time} times {one.factor:.6g}: {one.why}")
         if not found:
             show("Nothing to adjust")
         return
-    store, applied = apply(
+    store, applied = ingest.adjust(
         home, None if everything else tickers, source, undo=undo, dismiss=dismiss, on_wait=say
     )  # fmt: skip
     if dismiss:
@@ -92,6 +87,6 @@ def adjust(
         )
 
 
-def _show(applied: "dict[str, Proposal]") -> None:
+def _show(applied: "dict[str, ingest.Proposal]") -> None:
     for name, one in applied.items():
         show(f"{name}: rows before {one.time} times {one.factor:.6g}")

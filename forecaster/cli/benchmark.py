@@ -5,16 +5,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from forecaster import benchmark as room
 from forecaster.cli.printing import print_table
 from forecaster.cli.shared import overwrite_option, refuse, say
 from forecaster.files import check_output
-
-if TYPE_CHECKING:
-    from forecaster.benchmark import Job, Result
 
 _AGAINST = ("torch-pool", "torch", "vmap", "ours-no-kernel", "ours-float32")
 
@@ -74,12 +72,9 @@ def benchmark(
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leaves memory to PyTorch
     import pandas as pd
 
-    from forecaster.benchmark import Job, available, compare
-    from forecaster.benchmark import suite as all_sizes
-
     if precision == "float32":
         against = tuple(name for name in against or _AGAINST if name != "ours-float32")
-    methods, advice = available(against or _AGAINST)
+    methods, advice = room.available(against or _AGAINST)
     if advice:
         say(advice)
     say(_kernel(precision))
@@ -88,12 +83,12 @@ def benchmark(
         if sys.stderr.isatty():
             say(f"  {method}, repeat {repeat + 1} of {repeats}")
 
-    results: list[Result] = []
-    jobs = all_sizes() if suite else [Job(**sizes)]
+    results: list[room.Result] = []
+    jobs = room.suite() if suite else [room.Job(**sizes)]
     if precision != "float32":  # networks without LSTMs do not change with it
         jobs = [dataclasses.replace(j, precision=precision) for j in jobs if j.network == "lstm"]
     for job in jobs:
-        compared = compare(job, methods, repeats, on_run=show)
+        compared = room.compare(job, methods, repeats, on_run=show)
         _print_comparison(job, compared)
         results += compared
     if file is not None:
@@ -111,7 +106,7 @@ def _kernel(precision: str) -> str:
     return said if precision == "float32" else f"{said}\nProducts: {products_of(precision)}"
 
 
-def _print_comparison(job: "Job", results: Sequence["Result"]) -> None:
+def _print_comparison(job: "room.Job", results: Sequence["room.Result"]) -> None:
     headings = ("method", "ms per network and epoch", "GFLOP/s", "times ours", "loss difference")
     rows = [
         (

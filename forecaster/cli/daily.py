@@ -1,15 +1,12 @@
 """``forecaster daily``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from forecaster.cli.shared import home_option, say, show
 from forecaster.errors import UsageError
-
-if TYPE_CHECKING:
-    from forecaster.files import Home
+from forecaster.files import Home, check_output
 
 
 @click.command()
@@ -28,7 +25,7 @@ def daily(
     json_file: str | None,
     wait: float,
     example: bool,
-    home: "Home",
+    home: Home,
 ) -> int:
     """Update prices, forecast, score past forecasts and raise alarms, all in one.
 
@@ -46,7 +43,6 @@ def daily(
       forecaster daily daily.toml --quiet --json summary.json
     """
     from forecaster.daily import EXAMPLE, read_watch, run_day
-    from forecaster.files import check_output
 
     if example:
         click.echo(EXAMPLE, nl=False)

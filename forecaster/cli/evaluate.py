@@ -2,16 +2,20 @@
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from forecaster import evaluation as room
+from forecaster import ingest, machine, pipeline
+from forecaster import report as pages
 from forecaster.cli.fit_options import (
     OF_EVALUATION,
     THE_ONLY,
-    Data,
     Work,
+    config_of,
     data_options,
+    open_data,
     refuse_others,
     settings_options,
     working,
@@ -27,13 +31,7 @@ from forecaster.cli.shared import (
     show,
 )
 from forecaster.errors import listed
-from forecaster.files import PAGES, check_output, check_parent
-
-if TYPE_CHECKING:
-    from forecaster.evaluation import Evaluation
-    from forecaster.files import Home
-    from forecaster.ingest import Groups
-    from forecaster.pipeline import Calls
+from forecaster.files import PAGES, Home, check_output, check_parent
 
 _FOR_PAGES = 0.25  # figures and report are made if the tables take less than this part of memory
 
@@ -70,17 +68,15 @@ _FOR_PAGES = 0.25  # figures and report are made if the tables take less than th
 @click.pass_context
 def evaluate(
     ctx: click.Context,
-    home: "Home",
-    data: Data,
-    settings: dict[str, Any],
+    *,
+    home: Home,
     baselines: str,
     output: Path | None,
+    overwrite: bool,
     ray: str | None,
     memory: int | None,
     resume: str | None,
-    *,
-    overwrite: bool,
-    **more: Any,
+    **given: Any,
 ) -> int:
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
@@ -99,63 +95,55 @@ def evaluate(
       forecaster evaluate --source files:meters.parquet --memory 4GB
       forecaster evaluate --resume
     """
-    from forecaster.evaluation import BacktestOptions
-    from forecaster.forecasting import Config
-    from forecaster.pipeline import evaluate_from_home, resume_evaluation
-    from forecaster.report import check_uplot
-
     if resume is not None:
         refuse_others(ctx, "resume", "continues with the options given at first", "ray")
         with working("evaluate", ray) as work:
-            evaluation = resume_evaluation(home, resume or None, _calls(work, None))
+            evaluation = pipeline.resume_evaluation(home, resume or None, _calls(work, None))
         return _finish(evaluation)
 
-    checked = Config.from_dict(settings, ctx.params["config"] or "options")
-    names = [name.strip() for name in baselines.split(",") if name.strip()]
+    config = config_of(given)
     if output is not None:
         check_parent(output)
-    request, membership = data.open()
-    check_uplot()
-    backtest = BacktestOptions(baselines=tuple(names), membership=membership, **more)
+    request, membership = open_data(given)
+    pages.check_uplot()
+    names = ("n_windows", "step_size", "torch_sample", "refit", "ends", "groups", "seed")
+    backtest = room.BacktestOptions(
+        baselines=tuple(name.strip() for name in baselines.split(",") if name.strip()),
+        membership=membership, **{name: given[name] for name in names},
+    )  # fmt: skip
     with working("evaluate", ray) as work:
-        evaluation = evaluate_from_home(
-            home, request, checked, backtest,
+        evaluation = pipeline.evaluate_from_home(
+            home, request, config, backtest,
             folder=output, overwrite=overwrite, memory=memory, calls=_calls(work, memory),
         )  # fmt: skip
     return _finish(evaluation)
 
 
-def _calls(work: Work, memory: int | None) -> "Calls":
+def _calls(work: Work, memory: int | None) -> "pipeline.Calls":
     """Return the executor, the callbacks that show progress, and the one that makes pages."""
-    from forecaster.evaluation import BacktestCallbacks
-    from forecaster.pipeline import Calls
-
     torch, forecast = map(work.bar.counting, ("PyTorch", "Forecasting"))
-    evaluating = BacktestCallbacks(torch=torch, forecast=forecast)
-    pages = functools.partial(_write_pages, memory)
-    return Calls(pages, work.executor, work.callbacks, evaluating)
+    evaluating = room.BacktestCallbacks(torch=torch, forecast=forecast)
+    return pipeline.Calls(
+        functools.partial(_write_pages, memory), work.executor, work.callbacks, evaluating
+    )
 
 
-def _write_pages(memory: int | None, evaluation: "Evaluation") -> None:
+def _write_pages(memory: int | None, evaluation: "room.Evaluation") -> None:
     """Add figures, tables and the report to an evaluation if its tables fit into memory."""
-    from forecaster.evaluation import Evaluation, bytes_of_tables
-    from forecaster.machine import free_memory
-    from forecaster.report import build_report, write_figures, write_tables
-
-    need, free = bytes_of_tables(evaluation.folder), memory or free_memory()
+    need, free = room.bytes_of_tables(evaluation.folder), memory or machine.free_memory()
     if need >= _FOR_PAGES * free:
         return say(
             f"No figures and no report: the tables of {evaluation.summary.series:,} series take "
             f"about {need / 1e9:.1f} GB in memory; `forecaster report DIR` makes the report on a "
             f"machine with {need / _FOR_PAGES / 1e9:.0f} GB. The tables are saved as Parquet."
         )
-    evaluation = Evaluation.read(evaluation.folder)
-    write_figures(evaluation)
-    write_tables(evaluation)
-    build_report(evaluation)
+    evaluation = room.Evaluation.read(evaluation.folder)
+    pages.write_figures(evaluation)
+    pages.write_tables(evaluation)
+    pages.build_report(evaluation)
 
 
-def _finish(evaluation: "Evaluation") -> int:
+def _finish(evaluation: "room.Evaluation") -> int:
     """Print the verdict, and return the exit code."""
     _print_verdict(evaluation)
     page = evaluation.folder / "report.html"
@@ -178,10 +166,10 @@ def _finish(evaluation: "Evaluation") -> int:
 @home_option
 def report(
     *,
-    home: "Home",
+    home: Home,
     folder: str | None,
     output: Path | None,
-    groups: "Groups | None",
+    groups: "ingest.Groups | None",
     overwrite: bool,
 ) -> None:
     """Rebuild the HTML report of an evaluation, by default of the latest under --home.
@@ -195,31 +183,26 @@ def report(
       forecaster report dow --groups sectors.csv
     """
     page = output and check_output(output, PAGES, overwrite=overwrite)
-    from forecaster.evaluation import Evaluation
-    from forecaster.report import build_report, write_groups
-
-    evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation(say))
+    evaluation = room.Evaluation.read(Path(folder) if folder else home.latest_evaluation(say))
     if groups is not None:
         ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
         evaluation = evaluation.grouped(groups.of(ids))
     if page is None:
-        written = build_report(evaluation)
+        written = pages.build_report(evaluation)
     else:
         written = page.path
-        page.write(lambda to: build_report(evaluation, to))
+        page.write(lambda to: pages.build_report(evaluation, to))
     _print_verdict(evaluation)
     show(f"Report: {written}")
     if evaluation.summary.groups:
         name = "groups.csv" if written.name == "report.html" else f"{written.stem}-groups.csv"
-        show(f"Groups: {write_groups(evaluation, written.with_name(name))}")
+        show(f"Groups: {pages.write_groups(evaluation, written.with_name(name))}")
 
 
-def _print_verdict(evaluation: "Evaluation") -> None:
-    from forecaster.evaluation import caveats, verdict
-
+def _print_verdict(evaluation: "room.Evaluation") -> None:
     if evaluation.summary.simulated:
         say("These prices are simulated, not real.")
-    for line in (*verdict(evaluation), *caveats(evaluation)):
+    for line in (*room.verdict(evaluation), *room.caveats(evaluation)):
         show(line)
     groups = evaluation.summary.groups
     ids = [str(name) for name in evaluation.scores["unique_id"].unique()]

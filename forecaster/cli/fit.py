@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from forecaster import forecasting, pipeline, series, storage
 from forecaster.cli.fit_options import (
     THE_LATEST,
     THE_ONLY,
-    Data,
     cluster,
+    config_of,
     data_options,
+    open_data,
     refuse_others,
     settings_options,
     working,
@@ -27,13 +29,10 @@ from forecaster.cli.shared import (
     was_given,
 )
 from forecaster.errors import UsageError, listed, printable
+from forecaster.files import Home, make_folder, run_name
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from forecaster.files import Home
-    from forecaster.forecasting import Model
-    from forecaster.pipeline import SavedFit
 
 
 @click.command()
@@ -57,16 +56,14 @@ if TYPE_CHECKING:
 def fit(
     ctx: click.Context,
     *,
-    home: "Home",
-    data: Data,
-    settings: dict[str, Any],
+    home: Home,
     resume: str | None,
     update: str | None,
     older_than: int | None,
     alarmed: bool,
     discard: str | None,
     ray: str | None,
-    **more: Any,
+    **given: Any,
 ) -> int:
     """Train the networks of all series at the same time.
 
@@ -93,53 +90,42 @@ def fit(
     if older_than is not None or alarmed:
         raise UsageError("--older-than and --alarmed choose the series of --update; add it")
     if discard is not None:
-        from forecaster.storage import discard as remove
-
         refuse_others(ctx, "discard", "trains nothing")
-        remove(home, discard)
+        storage.discard(home, discard)
         show(f"Removed {discard}")
         return 0
-    from forecaster.files import make_folder
-    from forecaster.forecasting import Config
-    from forecaster.pipeline import fit_to_home, resume_fit
-
     if resume is not None:
         why = "continues with the settings and the shards that the fit began with"
         refuse_others(ctx, "resume", why, "ray")
         with working("fit", ray) as work:
-            result = resume_fit(
+            result = pipeline.resume_fit(
                 home, resume or None, executor=work.executor, callbacks=work.callbacks
             )
         return _finish(result)
-    if more["tune"]:
-        _check_tuned(settings)
-    if more["run"] is not None:
-        home.check_new_name(more["run"], fits=False)
-    checked = Config.from_dict(settings, ctx.params["config"] or "options")
-    request, _ = data.open()
+    config = config_of(given)
+    if given["run"] is not None:
+        home.check_new_name(given["run"], fits=False)
+    request, _ = open_data(given)
     make_folder(home.folder)
     with working("fit", ray) as work:
-        result = fit_to_home(
-            home, request, checked, executor=work.executor, callbacks=work.callbacks, **more
-        )
+        result = pipeline.fit_to_home(
+            home, request, config, given["seed"],
+            tune=given["tune"], run=given["run"], memory=given["memory"],
+            executor=work.executor, callbacks=work.callbacks,
+        )  # fmt: skip
     return _finish(result)
 
 
-def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | None) -> int:
+def _update(ctx: click.Context, home: Home, before: str | None, ray: str | None) -> int:
     """Train the networks of a run on."""
     refuse_others(
         ctx, "update", "trains with the settings of the run and what is stored",
         "ray", "older_than", "alarmed", "tickers", "run", "seed",
     )  # fmt: skip
-    from forecaster.files import run_name
-    from forecaster.forecasting import comparison
-    from forecaster.pipeline import update_run
-    from forecaster.series import names_in_short
-
     params = ctx.params
     wanted, _ = read_tickers(params["tickers"])
     with cluster(ray) as executor, bars() as bar:
-        result = update_run(
+        result = pipeline.update_run(
             home, before, wanted, older_than=params["older_than"], alarmed=params["alarmed"],
             seed=params["seed"] if was_given(ctx, "seed") else None, name=params["run"],
             executor=executor, on_training=bar.training, on_notice=say,
@@ -149,29 +135,19 @@ def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | Non
     show_facts(
         {
             "Continues": f"run {result.before}",
-            "Updated": f"{len(names):,} series: {names_in_short(names)}",
+            "Updated": f"{len(names):,} series: {series.names_in_short(names)}",
             "As before": f"{rest:,} series",
             "Time": f"{result.seconds:.1f} s",
             "Run": run_name(folder),
             "Saved": str(folder),
         }
     )
-    _print_comparison(comparison(report.loc[names], result.seconds))
+    _print_comparison(forecasting.comparison(report.loc[names], result.seconds))
     name_stale(result.gone)
     return PARTLY if result.gone else 0
 
 
-def _check_tuned(settings: dict[str, Any]) -> None:
-    """Raise UsageError for settings that contradict a search."""
-    for name, searched in (("start", "independent"), ("members", 1)):
-        if settings.get(name, searched) != searched:
-            raise UsageError(
-                f"--tune searches settings of one independent network per series, so {name} has to "
-                f"be {searched}. Leave out {name} = {settings[name]}, or --tune"
-            )
-
-
-def _finish(fit: "SavedFit") -> int:
+def _finish(fit: "pipeline.SavedFit") -> int:
     _print_summary(fit)
     name_stale(fit.stale)
     say_reasons("Skipped {}:", fit.model.skipped)
@@ -184,22 +160,24 @@ def _finish(fit: "SavedFit") -> int:
     return PARTLY if fit.model.skipped or fit.stale else 0
 
 
-def _print_summary(fit: "SavedFit") -> None:
-    from forecaster.files import run_name
-    from forecaster.forecasting import FORECAST_BY, comparison, counted, worse_than_simple
-
+def _print_summary(fit: "pipeline.SavedFit") -> None:
     model, report, shards = fit.model, fit.report, len(fit.run.index.folders)
     config, made, counts = model.config, model.provenance, report["status"].value_counts()
     diverged = report.index[report["status"] == "diverged"]
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in (made.get("masked") or {}).items())
     wrong = f"sessions that look wrong: {kinds} (`forecaster status`, --mask)"
+    error = report["mae_relative_to_naive"].median()
     shown = {
         "Source": made["source"] + (" (not real prices)" if made["source"] == "simulated" else ""),
         "Prices" if model.target != "y" else "Series": f"{made['first']} to {made['last']}",
         "Networks": _networks(model, report),
         "Shards": str(shards) if shards > 1 else "",
         "Products": str(made["products"]) if config.precision != "float32" else "",
-        "Forecast by": counted(report[FORECAST_BY]),
+        "Forecast by": forecasting.counted(report[forecasting.FORECAST_BY]),
+        "Tuned": _chosen(report) if made.get("tuned") else "",
+        "Error": f"{error:.4f} times that of 'unchanged', the median over series"
+        if error == error
+        else "",
         "Stopped early": str(counts.get("stopped_early", 0)),
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(model.skipped)),
@@ -211,8 +189,8 @@ def _print_summary(fit: "SavedFit") -> None:
         "Saved": str(fit.folder),
     }
     show_facts({name: text for name, text in shown.items() if text})
-    _print_comparison(comparison(report, made["training_seconds"]))
-    if worse := worse_than_simple(report):
+    _print_comparison(forecasting.comparison(report, made["training_seconds"]))
+    if worse := forecasting.worse_than_simple(report):
         click.secho(printable(worse), fg="red")
 
 
@@ -230,33 +208,40 @@ def _print_comparison(table: "pd.DataFrame") -> None:
     print_table(title, ["by", *units], rows, numbers=True)
 
 
-def _networks(model: "Model", report: "pd.DataFrame") -> str:
+def _networks(model: "forecasting.Model", report: "pd.DataFrame") -> str:
     """Return the number of networks, their kind and their start, or why no series has any."""
-    from forecaster.forecasting import FEWEST_LONG, FORECAST_BY, Method, rows_for_networks
-
-    config = model.config
+    config, by = model.config, report[forecasting.FORECAST_BY]
     if config.is_classical:
         return f"none; the model is {config.model}"
-    if trained := int((report[FORECAST_BY] == Method.OWN).sum()):
+    if trained := int((by == forecasting.Method.OWN).sum()):
         start = "started from one trained on all" if config.start == "pooled" else "independent"
         return f"{config.members} {config.column} for each of {trained} series, {start}"
     if config.transform == "last_value":
         return "none"
-    needed = rows_for_networks(config) if model.target == "y" else config.rows_to_fit
+    needed = forecasting.rows_for_networks(config) if model.target == "y" else config.rows_to_fit
     long = int((report["rows"] >= needed).sum())
     return (
         f"none; {long} of {len(report)} series have the {needed} rows that networks need. Where at "
-        f"least {FEWEST_LONG:.0%} have and change, networks are trained; --model lstm trains them "
-        "all the same"
+        f"least {forecasting.FEWEST_LONG:.0%} have and change, networks are trained; --model lstm "
+        "trains them all the same"
     )
 
 
-def _covariates(model: "Model", report: "pd.DataFrame") -> str:
-    """Return the covariates; those known in advance each with its effect, if one was found."""
-    from forecaster.forecasting import FORECAST_BY, Method
+def _chosen(report: "pd.DataFrame") -> str:
+    """Return what a search has chosen: each value, with the number of series that have it."""
+    counts = {name: report[name].value_counts() for name in ("hidden", "learning_rate",
+              "weight_decay") if name in report}  # fmt: skip
+    return "; ".join(
+        f"{name.replace('_', ' ')} " + ", ".join(f"{value:g} ({n})" for value, n in its.items())
+        for name, its in counts.items()
+    )
 
+
+def _covariates(model: "forecasting.Model", report: "pd.DataFrame") -> str:
+    """Return the covariates; those known in advance each with its effect, if one was found."""
     transform, known = model.transform, model.transform.covariates
-    ahead, networks = list(known.future), report[FORECAST_BY].isin([Method.OWN, Method.COMMON])
+    ahead, of = list(known.future), forecasting.Method
+    networks = report[forecasting.FORECAST_BY].isin([of.OWN, of.COMMON])
     if factors := transform.learned.events:
         ahead = [
             name if factor == 1 else f"{name}, which widens moves {factor:.1f} times"

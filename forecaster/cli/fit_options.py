@@ -1,17 +1,15 @@
 """Options and steps that ``fit`` and ``evaluate`` share."""
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
+from forecaster import distributed, forecasting, ingest, pipeline, storage, swarm
 from forecaster.cli.shared import (
-    SOURCE_OPTIONS,
     Bars,
     added,
     as_columns,
@@ -20,49 +18,25 @@ from forecaster.cli.shared import (
     covariates_of,
     read_tickers,
     say,
+    source_options,
     was_given,
 )
 from forecaster.errors import UsageError, WriteError
 from forecaster.forecasting import ENCODINGS, MODELS, TRANSFORMS
 
-if TYPE_CHECKING:
-    from forecaster.ingest import Membership
-    from forecaster.pipeline import Callbacks, DataRequest
-    from forecaster.storage import UnfinishedFit
-    from forecaster.swarm import Executor
-
 THE_ONLY = THE_LATEST = ""
 """The values without a name of --resume, for the only interrupted fit, and of --update."""
 
 
-class Data(NamedTuple):
-    """What the options of :func:`data_options` say."""
-
-    tickers: str | None
-    source: str
-    query: str | None
-    start: datetime | None
-    end: datetime | None
-    mask: tuple[str, ...]
-    decimal: str | None
-    columns: tuple[str, ...]
-    date_format: str | None
-    static: Path | None
-    future: Path | None
-
-    def open(self) -> "tuple[DataRequest, Membership | None]":
-        """Open the source; return what is asked for, and the times of membership if there are."""
-        from forecaster.ingest import open_source
-        from forecaster.pipeline import DataRequest
-
-        opened = open_source(
-            self.source, decimal=self.decimal, columns=as_columns(self.columns, self.date_format),
-            query=self.query,
-        )  # fmt: skip
-        wanted, membership = read_tickers(self.tickers, opened)
-        covariates = covariates_of(self._asdict())
-        request = DataRequest(opened, wanted, self.start, self.end, self.mask, covariates)
-        return request, membership
+def open_data(given: Mapping[str, Any]) -> "tuple[pipeline.DataRequest, ingest.Membership | None]":
+    """Open the source that the options name; return what is asked for, and the times of members."""
+    opened = ingest.open_source(
+        given["source"], decimal=given["decimal"], query=given["query"],
+        columns=as_columns(given["columns"], given["date_format"]),
+    )  # fmt: skip
+    wanted, membership = read_tickers(given["tickers"], opened)
+    rest = given["start"], given["end"], given["mask"], covariates_of(given)
+    return pipeline.DataRequest(opened, wanted, *rest), membership
 
 
 _GONE = {
@@ -77,33 +51,46 @@ def _refuse_gone(ctx: click.Context, option: click.Parameter, value: str | None)
         raise click.NoSuchOption(name := option.opts[0], f"{name} is gone; {_GONE[name]}", ctx=ctx)
 
 
-def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options on the data to learn from, passed on together as ``data``."""
+def _flags(value: str) -> tuple[str, ...]:
+    """Split flags at commas; ``none`` means no flags."""
+    words = tuple(word.strip() for word in value.split(",") if word.strip())
+    return () if words == ("none",) else words
 
-    @functools.wraps(command)
-    def with_data(*args: Any, **options: Any) -> Any:
-        data = Data(**{name: options.pop(name) for name in Data._fields})
-        return command(*args, data=data, **options)
 
-    date = click.DateTime(["%Y-%m-%d"])
-    return added(
-        with_data,
-        *SOURCE_OPTIONS,
-        click.option("--start", type=date, help="First date, YYYY-MM-DD."),
-        click.option("--end", type=date, help="Last date, YYYY-MM-DD."),
-        click.option(
-            "--mask",
-            default="copied,reversed,unconfirmed",
-            show_default=True,
-            metavar="FLAGS",
-            callback=lambda ctx, option, value: _flags(value),
-            help="Leave rows with these flags (see `status`) out of training: none, or any of "
-            "copied, reversed, unconfirmed, jump, ohlc, frozen, zero_volume.",
-        ),
-        *(click.option(name, hidden=True, expose_value=False, callback=_refuse_gone)
-          for name in _GONE),
-        covariate_options,
-    )  # fmt: skip
+_date = click.DateTime(["%Y-%m-%d"])
+data_options = added(
+    source_options,
+    click.option("--start", type=_date, help="First date, YYYY-MM-DD."),
+    click.option("--end", type=_date, help="Last date, YYYY-MM-DD."),
+    click.option(
+        "--mask",
+        default="copied,reversed,unconfirmed",
+        show_default=True,
+        metavar="FLAGS",
+        type=_flags,
+        help="Leave rows with these flags (see `status`) out of training: none, or any of "
+        "copied, reversed, unconfirmed, jump, ohlc, frozen, zero_volume.",
+    ),
+    *(click.option(name, hidden=True, expose_value=False, callback=_refuse_gone) for name in _GONE),
+    covariate_options,
+)
+"""The options on the data to learn from, for :func:`open_data`."""
+
+
+def _markets(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",")]
+
+
+def _premium(value: str) -> float | str:
+    """Return the number, or "none"."""
+    if value.strip().casefold() == "none":
+        return "none"
+    try:
+        return float(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"expected a share, such as 0.05 for 5 % a year, or none; got {value!r}"
+        ) from None
 
 
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -117,15 +104,12 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "hidden": {"type": int, "help": "Size of a network's hidden layer.  [default: 16]"},
     "epochs": {"type": int, "help": "Maximum number of epochs of a network.  [default: 100; 20 if "
                "it starts from the pooled network]"},
-    "market": {"metavar": "TICKERS", "callback": lambda ctx, option, value: value and [
-               one.strip() for one in value.split(",")], "help": "An index of the same source, "
-               "such as SPY, or several, such as SPY,^VIX. All networks, and the model of "
-               "volatility that tickers share, see the index. It is forecast only if it is "
-               "listed as well."},
-    "premium": {"metavar": "SHARE", "callback": lambda ctx, option, value: _premium(value),
-                "help": "Growth of a price's mean in a year, in place of the drift that networks "
-                "learned; 0: no growth but that of the ticker's own history; none: the learned "
-                "drift.  [default: 0.05]"},
+    "market": {"metavar": "TICKERS", "type": _markets, "help": "An index of the same source, such "
+               "as SPY, or several, such as SPY,^VIX. All networks, and the model of volatility "
+               "that tickers share, see the index. It is forecast only if it is listed as well."},
+    "premium": {"metavar": "SHARE", "type": _premium, "help": "Growth of a price's mean in a "
+                "year, in place of the drift that networks learned; 0: no growth but that of the "
+                "ticker's own history; none: the learned drift.  [default: 0.05]"},
     "training": {"type": click.Choice(["auto", "sequence", "windowed"]), "help": "Learn at every "
                  "step of a window, or only at its last.  [default: auto]"},
     "transform": {"type": click.Choice(TRANSFORMS), "help": "What networks see of a series, such "
@@ -149,32 +133,8 @@ OF_EVALUATION = list(_SETTINGS)[:8]
 """The settings that ``evaluate`` has as options, too."""
 
 
-def settings_options(names: Iterable[str] = _SETTINGS) -> Callable[..., Any]:
-    """Add the options on the settings, and on how to work.
-
-    The command gets as ``settings`` those that were given, by options or, after these, in a file.
-    """
-
-    def with_settings_of(command: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(command)
-        def with_settings(*args: Any, config: str | None, **options: Any) -> Any:
-            from forecaster.forecasting import read_settings
-
-            settings = read_settings(Path(config)) if config is not None else {}
-            for name in names:
-                given = options.pop(name.replace("-", "_"))
-                if given not in (None, ()):
-                    settings["start" if name == "start-from" else name] = given
-            return command(*args, settings=settings, **options)
-
-        return added(with_settings, *(click.option(f"--{n}", **_SETTINGS[n]) for n in names),
-                      *_WORKING)  # fmt: skip
-
-    return with_settings_of
-
-
 _WORKING = (
-    click.option("--memory", metavar="SIZE", callback=lambda ctx, option, value: _bytes(value),
+    click.option("--memory", metavar="SIZE", type=lambda size: pipeline.parse_memory(size),
                  help="Memory to work in, such as 2GB; if the series do not fit into it together, "
                  "they are read, trained and written in shards.  [default: 60 % of free memory]"),
     click.option("--ray", metavar="auto|ADDRESS", help="Train on the nodes of a Ray cluster: auto, "
@@ -186,23 +146,48 @@ _WORKING = (
 )  # fmt: skip
 
 
+def settings_options(names: Iterable[str] = _SETTINGS) -> Callable[..., Any]:
+    """Return the options on the settings, for :func:`config_of`, and on how to work."""
+    return added(*(click.option(f"--{name}", **_SETTINGS[name]) for name in names), *_WORKING)
+
+
+def config_of(given: Mapping[str, Any]) -> "forecasting.Config":
+    """Return the settings that options and, after these, a file give.
+
+    Raises UsageError for wrong ones, and with --tune for those that contradict a search.
+    """
+    file = given["config"]
+    settings = {} if file is None else forecasting.read_settings(Path(file))
+    for name in _SETTINGS:
+        value = given.get(name.replace("-", "_"))
+        if value not in (None, ()):
+            settings["start" if name == "start-from" else name] = value
+    for name, searched in (("start", "independent"), ("members", 1)) if given.get("tune") else ():
+        if settings.get(name, searched) != searched:
+            raise UsageError(
+                f"--tune searches settings of one independent network per series, so {name} has to "
+                f"be {searched}. Leave out {name} = {settings[name]}, or --tune"
+            )
+    return forecasting.Config.from_dict(settings, file or "options")
+
+
 class Work(NamedTuple):
     """The executor, the callbacks and the progress bars of a command that trains."""
 
-    executor: "Executor | None"
-    callbacks: "Callbacks"
+    executor: "swarm.Executor | None"
+    callbacks: "pipeline.Callbacks"
     bar: Bars
 
 
 @contextlib.contextmanager
 def working(command: str, ray: str | None) -> Iterator[Work]:
     """Show progress in the block; if it is interrupted, or cannot write, note how to continue."""
-    from forecaster.pipeline import Callbacks
-
-    begun: list[UnfinishedFit] = []
+    begun: list[storage.UnfinishedFit] = []
     try:
         with cluster(ray) as executor, bars() as bar:
-            calls = Callbacks(bar.fetching, say, bar.training, begun.append, say, bar.sharding)
+            calls = pipeline.Callbacks(
+                bar.fetching, say, bar.training, begun.append, say, bar.sharding
+            )
             yield Work(executor, calls, bar)
     except (KeyboardInterrupt, WriteError) as error:
         if begun and begun[0].has_progress:
@@ -212,38 +197,11 @@ def working(command: str, ray: str | None) -> Iterator[Work]:
         raise
 
 
-def cluster(address: str | None) -> "AbstractContextManager[Executor | None]":
+def cluster(address: str | None) -> "AbstractContextManager[swarm.Executor | None]":
     """Return the executor that ``--ray`` names, or None, for this process, without it."""
     if address is None:
         return contextlib.nullcontext()
-    from forecaster.distributed import Ray
-
-    return Ray(address, on_notice=say)
-
-
-def _bytes(value: str | None) -> int | None:
-    """Return the number of bytes that a size such as 2GB stands for."""
-    from forecaster.pipeline import parse_memory
-
-    return None if value is None else parse_memory(value)
-
-
-def _premium(value: str | None) -> float | str | None:
-    """Return the number, or "none"; None where the option is not given."""
-    if value is None or value.strip().casefold() == "none":
-        return value and "none"
-    try:
-        return float(value)
-    except ValueError:
-        raise click.BadParameter(
-            f"expected a share, such as 0.05 for 5 % a year, or none; got {value!r}"
-        ) from None
-
-
-def _flags(value: str) -> tuple[str, ...]:
-    """Split flags at commas; ``none`` means no flags."""
-    words = tuple(word.strip() for word in value.split(",") if word.strip())
-    return () if words == ("none",) else words
+    return distributed.Ray(address, on_notice=say)
 
 
 def refuse_others(ctx: click.Context, option: str, why: str, *but: str) -> None:

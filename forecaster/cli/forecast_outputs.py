@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
+from forecaster import pipeline
 from forecaster.cli.shared import refuse, say
 from forecaster.errors import UsageError, printable
 from forecaster.files import (
@@ -19,9 +20,6 @@ from forecaster.files import (
     write_csv,
 )
 
-if TYPE_CHECKING:
-    from forecaster.pipeline import ForecastTable, Prediction
-
 _PIPED = ("csv", "json")  # formats for standard output
 
 
@@ -30,7 +28,7 @@ class Outputs(NamedTuple):
 
     form: str | None
     layout: str
-    file: "Output | ForecastTable | None"
+    file: "Output | pipeline.ForecastTable | None"
     picture: Output | None
     page: Output | None
 
@@ -67,9 +65,9 @@ class Outputs(NamedTuple):
         )  # fmt: skip
         file = None
         if output is not None:
-            from forecaster.pipeline import check_forecast_output
-
-            file = check_forecast_output(output, form=form, overwrite=overwrite, formats=True)
+            file = pipeline.check_forecast_output(
+                output, form=form, overwrite=overwrite, formats=True
+            )
         picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
         page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
         return Outputs(form, "fixed" if database else layout or "wide", file, picture, page)
@@ -84,13 +82,11 @@ class Outputs(NamedTuple):
         """
         if self.layout != "fixed":
             return sorted(asked)
-        from forecaster.pipeline import FIXED_QUANTILES
-
         shown = self.picture is not None or self.page is not None
         bounds = {f"--quantile {q:g}": [q] for q in asked}
         for level in () if shown else levels:
             bounds[f"--level {level:g}"] = [0.5 - level / 200, 0.5 + level / 200]
-        held = {round(q, 9) for q in FIXED_QUANTILES}
+        held = {round(q, 9) for q in pipeline.FIXED_QUANTILES}
         if lacking := [name for name, its in bounds.items() if {round(q, 9) for q in its} - held]:
             a_file = self.file is None or isinstance(self.file, Output)
             where = "--layout fixed has" if a_file else "a table of a database has"
@@ -99,15 +95,13 @@ class Outputs(NamedTuple):
                 "which are the bounds of levels 10, 20 ... 90; leave out what it does not hold, or "
                 "write a file without --layout"
             )
-        return sorted({*asked, *FIXED_QUANTILES})
+        return sorted({*asked, *pipeline.FIXED_QUANTILES})
 
-    def write(self, result: "Prediction") -> None:
+    def write(self, result: "pipeline.Prediction") -> None:
         """Write forecasts to the file, the database or standard output, if they are to go there."""
         if self.file is None and self.form is None:
             return
-        from forecaster.pipeline import as_written
-
-        frame, file = as_written(result, self.layout), self.file
+        frame, file = pipeline.as_written(result, self.layout), self.file
         if file is None:
             text = (write_csv(frame) if self.form == "csv" else as_json(frame)).rstrip("\n")
             # Files and programs get the text as it is; a terminal would obey control characters.

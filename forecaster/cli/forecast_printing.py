@@ -1,15 +1,15 @@
 """The tables of ``forecaster predict``: forecasts with bands, or what sample paths show."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pandas as pd
 
 from forecaster.cli.printing import print_table
 from forecaster.cli.shared import say
-
-if TYPE_CHECKING:
-    from forecaster.pipeline import Prediction
+from forecaster.forecasting import FORECAST_BY, RISE, Method, bounds_of, quantile_column
+from forecaster.pipeline import Prediction
+from forecaster.series import show_time, show_times
 
 FULL_TABLES = 5
 """For more series than this, one line each."""
@@ -18,15 +18,12 @@ _BASKET, _SUM = "equal weights", "sum"
 
 
 def print_forecasts(
-    result: "Prediction", levels: Sequence[float], quantiles: Sequence[float]
+    result: Prediction, levels: Sequence[float], quantiles: Sequence[float]
 ) -> None:
     """Print a table of dates for each series, or for many series one table of their last dates.
 
     ``levels``, ``quantiles``: the bands, in percent, and the quantiles to show
     """
-    from forecaster.forecasting import FORECAST_BY, RISE, Method, bounds_of, quantile_column
-    from forecaster.series import show_times
-
     frame, model, ids = result.frame, result.model.config.column, result.panel.ids
     each = not result.summed and len(ids) <= FULL_TABLES
     known = {} if result.summed else dict(zip(ids, _latest(result), strict=True))
@@ -62,7 +59,7 @@ def print_forecasts(
         print_table("", headings, lines, numbers=True)
 
 
-def print_paths(result: "Prediction") -> None:
+def print_paths(result: Prediction) -> None:
     """Print values at the last step of paths; of prices the risk of the returns until then.
 
     Rows: the first series, and the sum of all values, or a basket of all prices.
@@ -97,7 +94,7 @@ def print_paths(result: "Prediction") -> None:
         )  # fmt: skip
 
 
-def at_the_end(result: "Prediction") -> pd.DataFrame:
+def at_the_end(result: Prediction) -> pd.DataFrame:
     """Return values at the last step; of prices simple returns from the latest one: (path, series).
 
     Of several series the last column is the sum of the values, unless they are of different times,
@@ -114,15 +111,13 @@ def at_the_end(result: "Prediction") -> pd.DataFrame:
     return values.assign(**{_SUM: values.sum(axis=1)})
 
 
-def _different_ends(result: "Prediction") -> tuple[str, str] | None:
+def _different_ends(result: Prediction) -> tuple[str, str] | None:
     """Return the first and the last of the times at which paths end; None where all are one."""
-    from forecaster.series import show_time
-
     ends = result.frame.groupby("unique_id")["ds"].max()
     return None if ends.nunique() == 1 else (show_time(ends.min()), show_time(ends.max()))
 
 
-def _latest(result: "Prediction") -> list[float]:
+def _latest(result: Prediction) -> list[float]:
     """Return the latest value of each series, in quoted prices."""
     values = result.panel.channel(result.panel.target)
     return [

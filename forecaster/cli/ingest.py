@@ -2,10 +2,11 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from forecaster import ingest as room
 from forecaster.cli.shared import (
     PARTLY,
     as_columns,
@@ -21,11 +22,7 @@ from forecaster.cli.shared import (
     stored_option,
 )
 from forecaster.errors import listed, printable
-from forecaster.files import FORMATS
-
-if TYPE_CHECKING:
-    from forecaster.files import Home
-    from forecaster.ingest import Ingested
+from forecaster.files import FORMATS, Home, make_folder
 
 
 @click.command()
@@ -57,7 +54,7 @@ if TYPE_CHECKING:
 @home_option
 def ingest(
     *,
-    home: "Home",
+    home: Home,
     tickers: str | None,
     source: str,
     columns: tuple[str, ...],
@@ -87,11 +84,7 @@ def ingest(
       forecaster ingest --source files:sales.csv --columns id=store,time=day,target=net
       forecaster ingest --source sql:sqlite:///market.db --query "SELECT ticker, date, close FROM p"
     """
-    from forecaster.files import make_folder
-    from forecaster.ingest import ingest as run
-    from forecaster.ingest import open_source
-
-    opened = open_source(
+    opened = room.open_source(
         source, columns=as_columns(columns, date_format), append=append, refresh=refresh,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
         **reading,
@@ -99,7 +92,7 @@ def ingest(
     wanted, _ = read_tickers(tickers, opened)
     make_folder(home.folder)
     with bars() as bar:
-        arrived = run(
+        arrived = room.ingest(
             home, opened, wanted,
             start=start, refresh=refresh or append, on_series=bar.fetching, on_wait=say,
         )  # fmt: skip
@@ -107,10 +100,8 @@ def ingest(
     return PARTLY if arrived.skipped or arrived.stale else 0
 
 
-def _tell(arrived: "Ingested", source: str) -> None:
+def _tell(arrived: "room.Ingested", source: str) -> None:
     """Print what has arrived, and name the series that have not."""
-    from forecaster.ingest import proposed
-
     for name, why in arrived.quarantined.items():
         again = "fetched again" if name in arrived.ids else "could not be fetched again"
         say(
@@ -127,14 +118,14 @@ def _tell(arrived: "Ingested", source: str) -> None:
     name_stale(arrived.stale)
     if arrived.changed:
         _name_unlearned(arrived)
-        if found := proposed(arrived.store):
+        if found := room.proposed(arrived.store):
             reasons = {name: f"before {one.time}: {one.why}" for name, one in found.items()}
             say_reasons("Warning: prices before a session look unadjusted ({}):", reasons)
             say("  `forecaster adjust` lists and applies the proposals; till then bands are wide.")
     say_reasons("Skipped {}:", arrived.skipped)
 
 
-def _name_unlearned(arrived: "Ingested") -> None:
+def _name_unlearned(arrived: "room.Ingested") -> None:
     """Name the columns beside a target ``y`` that are stored but not learned from.
 
     Those of one series stand for all. Tables of prices have such columns as a rule and are passed.
@@ -165,7 +156,7 @@ def export(
     *,
     tickers: tuple[str, ...],
     output: Path,
-    home: "Home",
+    home: Home,
     **more: Any,
 ) -> None:
     """Write stored series, unchanged, as one long table; by default all series.
@@ -175,7 +166,5 @@ def export(
       forecaster export --output prices.parquet
       forecaster export AAPL MSFT --output two.csv
     """
-    from forecaster.ingest import export_prices
-
-    rows = export_prices(home, output, tickers or None, **more)
+    rows = room.export_prices(home, output, tickers or None, **more)
     show(f"Wrote {rows:,} rows to {output}")

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from forecaster import forecasting, ingest, pipeline, series
+from forecaster import report as pages
 from forecaster.cli.forecast_outputs import Outputs
 from forecaster.cli.shared import (
     PARTLY,
@@ -22,12 +24,7 @@ from forecaster.cli.shared import (
     say,
     was_given,
 )
-from forecaster.files import FORMATS, Output, from_text, is_database
-
-if TYPE_CHECKING:
-    from forecaster.files import Home
-    from forecaster.ingest import Groups
-    from forecaster.pipeline import Prediction
+from forecaster.files import FORMATS, Home, Output, from_text, is_database
 
 _PICTURED = 252  # the fewest latest rows of each series for pages and pictures
 _DRAWN = 5  # most series in a picture
@@ -101,7 +98,7 @@ _DRAWN = 5  # most series in a picture
 def predict(
     ctx: click.Context,
     *,
-    home: "Home",
+    home: Home,
     tickers: tuple[str, ...],
     everything: bool,
     level: tuple[float, ...],
@@ -114,7 +111,7 @@ def predict(
     sums: str | None,
     end: datetime | None,
     report: Path | None,
-    groups: "Groups | None",
+    groups: "ingest.Groups | None",
     plot: Path | None,
     history: int | None,
     **more: Any,
@@ -149,19 +146,14 @@ def predict(
     outputs = Outputs.checked(
         output, plot, report, form=form, layout=layout, overwrite=overwrite, drawn=drawn
     )
-    from forecaster.forecasting import check_levels, check_quantiles
-    from forecaster.pipeline import predict_from_home
-
-    levels, quantiles = check_levels(level), check_quantiles(quantile)
+    levels, quantiles = forecasting.check_levels(level), forecasting.check_quantiles(quantile)
     asked = outputs.quantiles(levels if was_given(ctx, "level") else (), quantiles)
     weights = None
     if sums is not None:
-        from forecaster.ingest import read_weights
-
-        weights = read_weights(from_text(sums))
+        weights = ingest.read_weights(from_text(sums))
         tickers = tuple(dict.fromkeys(name for its in weights.values() for name in its))
     pictured = outputs.page is not None or outputs.picture is not None
-    result = predict_from_home(
+    result = pipeline.predict_from_home(
         home, None if everything else tickers, levels,
         run=more["run"], newcomers=more["newcomers"], max_late=more["max_late"], end=end,
         n_paths=n_paths, sums=weights, covariates=covariates_of(ctx.params), on_notice=say,
@@ -214,9 +206,7 @@ def _check(given: Mapping[str, Any]) -> None:
     )  # fmt: skip
 
 
-def _warn(result: "Prediction") -> None:
-    from forecaster.series import findings_in_words
-
+def _warn(result: "pipeline.Prediction") -> None:
     if result.simulated:
         return say("Simulated prices: these are forecasts of an invented market.")
     update = (
@@ -225,30 +215,29 @@ def _warn(result: "Prediction") -> None:
     )
     # The latest come first: those that were late before would hide what is new.
     stored = sorted((one for one in result.findings if one.of_stored), key=lambda one: one.rows)
-    for kind, said in findings_in_words(stored, len(result.panel.ids)).items():
+    for kind, said in series.findings_in_words(stored, len(result.panel.ids)).items():
         say(f"Warning: {said}{'. ' + update if kind in ('late', 'behind') else ''}")
 
 
 def _write_page(
-    home: "Home",
-    result: "Prediction",
+    home: Home,
+    result: "pipeline.Prediction",
     levels: Sequence[float],
-    grouped: "Groups | None",
+    grouped: "ingest.Groups | None",
     page: Output,
 ) -> None:
-    from forecaster.report import build_forecasts, forecasts_of
-
-    made = forecasts_of(home, result, levels, grouped, on_notice=say)
-    page.write(lambda to: build_forecasts(made, to))
+    made = pages.forecasts_of(home, result, levels, grouped, on_notice=say)
+    page.write(lambda to: pages.build_forecasts(made, to))
     say(f"Wrote {page.path}")
 
 
-def _draw(result: "Prediction", picture: Output, history: int | None) -> None:
+def _draw(result: "pipeline.Prediction", picture: Output, history: int | None) -> None:
     from forecaster.plotting import HISTORY, plot_forecasts
-    from forecaster.series import show_time
 
     names = list(result.panel.ids)[:_DRAWN]
-    first, last = (show_time(when) for when in (result.frame["ds"].min(), result.frame["ds"].max()))
+    first, last = (
+        series.show_time(when) for when in (result.frame["ds"].min(), result.frame["ds"].max())
+    )
     title = f"Forecasts for {first}" + (f" to {last}" if last != first else "")
     title += "   (simulated, not real prices)" if result.simulated else ""
     figure = plot_forecasts(result.panel, result.frame, names, title, history or HISTORY)

@@ -1,14 +1,10 @@
 """``forecaster prune``."""
 
-from typing import TYPE_CHECKING
-
 import click
 
+from forecaster import daily, pipeline
 from forecaster.cli.shared import home_option, show
-
-if TYPE_CHECKING:
-    from forecaster.files import Home
-    from forecaster.pipeline import Unneeded
+from forecaster.files import Home
 
 
 @click.command()
@@ -18,7 +14,7 @@ if TYPE_CHECKING:
               help="Keep compiled programs and stores that were used since.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Remove it; without this option it is only listed.")
 @home_option
-def prune(*, runs: int, days: float, yes: bool, home: "Home") -> None:
+def prune(*, runs: int, days: float, yes: bool, home: Home) -> None:
     """List what a home no longer needs, and remove it with --yes.
 
     That is: older runs without a name, compiled programs that are no longer used, and price stores
@@ -30,20 +26,16 @@ def prune(*, runs: int, days: float, yes: bool, home: "Home") -> None:
       forecaster prune
       forecaster prune --runs 2 --yes
     """
-    from forecaster.daily import last_days
-    from forecaster.pipeline import find_unneeded
-    from forecaster.pipeline import prune as remove
-
-    used = [day.run for day in last_days(home)]
-    found = find_unneeded(home, runs=runs, days=days, used=used)
+    used = [day.run for day in daily.last_days(home)]
+    found = pipeline.find_unneeded(home, runs=runs, days=days, used=used)
     if not found:
         return show(f"Nothing to remove under {home}")
     if yes:
-        return remove(home, found, on_removed=lambda one: show(f"Done: {_line(one)}"))
+        return pipeline.prune(home, found, on_removed=lambda one: show(f"Done: {_line(one)}"))
     for one in found:
         show(_line(one))
     show("Nothing has been removed; `forecaster prune --yes` does so")
 
 
-def _line(one: "Unneeded") -> str:
+def _line(one: "pipeline.Unneeded") -> str:
     return f"{one.what} ({one.bytes / 1e6:.2f} MB): {one.why}"

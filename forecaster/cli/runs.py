@@ -1,20 +1,17 @@
 """``forecaster runs``."""
 
 import dataclasses
+import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
+from forecaster import storage
 from forecaster.cli.printing import print_table
 from forecaster.cli.shared import home_option, say, show
 from forecaster.errors import ModelError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from forecaster.files import Home
-    from forecaster.storage import Run
+from forecaster.files import Home, order_of_time, run_name
 
 _FACTS = {
     "start": "--start", "end": "--end", "first": "first row", "last": "last row", "mask": "--mask",
@@ -30,7 +27,7 @@ _ERRORS = {_ERROR: "'unchanged'", "mae_relative_to_seasonal_naive": "the season 
 @click.group(invoke_without_command=True)
 @home_option
 @click.pass_context
-def runs(ctx: click.Context, *, home: "Home") -> None:
+def runs(ctx: click.Context, *, home: Home) -> None:
     """List the runs, and compare, rename and remove them.
 
     A run is a model saved by `fit`. `predict` takes the latest run on real data that knows the
@@ -52,16 +49,14 @@ def runs(ctx: click.Context, *, home: "Home") -> None:
 @click.argument("first")
 @click.argument("second")
 @home_option
-def compare(*, first: str, second: str, home: "Home") -> None:
+def compare(*, first: str, second: str, home: Home) -> None:
     """Show the settings and data in which two runs differ, and their errors.
 
     \b
     Example:
       forecaster runs compare tech-weekly tech-daily
     """
-    from forecaster.storage import Run
-
-    pair = [Run.read(home.find_run(name)) for name in (first, second)]
+    pair = [storage.Run.read(home.find_run(name)) for name in (first, second)]
     _print_differences(*pair)
     _print_errors(*pair)
 
@@ -70,56 +65,48 @@ def compare(*, first: str, second: str, home: "Home") -> None:
 @click.argument("old")
 @click.argument("new")
 @home_option
-def rename(*, old: str, new: str, home: "Home") -> None:
+def rename(*, old: str, new: str, home: Home) -> None:
     """Give a run another name; the order of the runs does not change.
 
     \b
     Example:
       forecaster runs rename 20261121-231732-595-lstm tech-daily
     """
-    from forecaster.storage import rename_run
-
-    show(f"{old} is now called {new}: {rename_run(home, old, new)}")
+    show(f"{old} is now called {new}: {storage.rename_run(home, old, new)}")
 
 
 @runs.command()
 @click.argument("names", nargs=-1, required=True)
 @home_option
-def remove(*, names: Sequence[str], home: "Home") -> None:
+def remove(*, names: Sequence[str], home: Home) -> None:
     """Remove runs for good; data and evaluations stay.
 
     \b
     Example:
       forecaster runs remove tech-weekly
     """
-    from forecaster.storage import remove_run
-
     for name in names:
         home.find_run(name)  # raises before any is removed if one does not exist
     for name in dict.fromkeys(names):
-        show(f"Removed {name}: {remove_run(home, name)}")
+        show(f"Removed {name}: {storage.remove_run(home, name)}")
 
 
-def _list(home: "Home") -> None:
-    from forecaster.storage import choose_run, notices_of_ahead, runs_of
-
-    sound, damaged = runs_of(home)
+def _list(home: Home) -> None:
+    sound, damaged = storage.runs_of(home)
     if not sound and not damaged:
         return show(f"No run under {home} yet; `forecaster fit` makes one.")
     print_runs(sound, damaged)
-    for line in notices_of_ahead(sound):
+    for line in storage.notices_of_ahead(sound):
         say(line)
     try:
-        taken = choose_run(home).name
+        taken = storage.choose_run(home).name
     except ModelError as error:
         return say(str(error))
     show(f"`forecaster predict --all` takes {taken}; --run NAME takes another.")
 
 
-def print_runs(sound: Sequence["Run"], damaged: Mapping["Path", str]) -> bool:
+def print_runs(sound: Sequence["storage.Run"], damaged: Mapping[Path, str]) -> bool:
     """Print a table of runs, and why some are damaged; return whether there are any."""
-    from forecaster.files import order_of_time, run_name
-
     rows = {
         run.folder: (
             run.name + (" (latest)" if run is sound[-1] else ""), run.shown_time,
@@ -141,13 +128,11 @@ def print_runs(sound: Sequence["Run"], damaged: Mapping["Path", str]) -> bool:
 
 
 def _median(values: Sequence[float | None]) -> str:
-    import statistics
-
     there = [value for value in values if value is not None]
     return f"{statistics.median(there):.4f}" if there else ""
 
 
-def _print_differences(first: "Run", second: "Run") -> None:
+def _print_differences(first: "storage.Run", second: "storage.Run") -> None:
     one, other = _facts(first), _facts(second)
     rows = [
         (name, one.get(name, ""), other.get(name, ""))
@@ -158,7 +143,7 @@ def _print_differences(first: "Run", second: "Run") -> None:
         show(f"{first.name} and {second.name} have the same settings and data.")
 
 
-def _facts(run: "Run") -> dict[str, str]:
+def _facts(run: "storage.Run") -> dict[str, str]:
     """Return a run's settings and data, as text."""
     given = {name: _shown(run.provenance.get(name)) for name in _FACTS}
     given["data_sha256"] = given["data_sha256"][:_SHORT]
@@ -176,13 +161,15 @@ def _shown(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _print_errors(first: "Run", second: "Run") -> None:
+def _print_errors(first: "storage.Run", second: "storage.Run") -> None:
     """Print the errors of two runs over the series that both have."""
     each = [
         {name: dict(zip(run.index.ids, run.index.column(name), strict=True)) for name in _ERRORS}
         for run in (first, second)
     ]
     both = [name for name in first.index.ids if name in set(second.index.ids)]
+    if not both:
+        return show("They have no series in common, so their errors are not compared.")
     rows = [
         (what, *(_median([of[error][name] for name in both]) for of in each))
         for error, what in _ERRORS.items()

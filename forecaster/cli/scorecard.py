@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from forecaster import record as room
+from forecaster import report as pages
 from forecaster.cli.printing import print_table
 from forecaster.cli.shared import home_option, overwrite_option, say, show
-from forecaster.files import PAGES, check_output
+from forecaster.files import PAGES, Home, check_output
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from forecaster.files import Home
-    from forecaster.record import Scorecard
 
 
 @click.command()
@@ -38,7 +37,7 @@ def scorecard(
     output: Path | None,
     report: Path | None,
     overwrite: bool,
-    home: "Home",
+    home: Home,
 ) -> None:
     """Score the past forecasts of `predict` against the outcomes.
 
@@ -59,15 +58,13 @@ def scorecard(
     """
     file = output and check_output(output, overwrite=overwrite)
     page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
-    from forecaster.record import alarm_lines, forecast_alarms, read_record, score_record
-
-    record = read_record(home, source)
+    record = room.read_record(home, source)
     for path, why in record.damaged.items():
         say(f"Warning: {path}: left out, since it cannot be read: {why}")
     if not record.frames:
         return show(f"No forecast under {home} yet; `forecaster predict` makes some.")
-    whole = score_record(home, record.of(tickers, run))
-    alarms = forecast_alarms(whole)
+    whole = room.score_record(home, record.of(tickers, run))
+    alarms = room.forecast_alarms(whole)
     since = {alarm.series: alarm.since for alarm in alarms if alarm.series is not None}
     card = whole.over(span)
     if card.simulated:
@@ -78,15 +75,13 @@ def scorecard(
         file.write_table(_exported(card, since))
         say(f"Wrote {file.path}")
     if page is not None:
-        from forecaster.report import build_scorecard
-
-        page.write(lambda to: build_scorecard(card, to))
+        page.write(lambda to: pages.build_scorecard(card, to))
         say(f"Wrote {page.path}")
-    for line in [*card.lines(), *card.recent_lines(), *alarm_lines(alarms)]:
+    for line in [*card.lines(), *card.recent_lines(), *room.alarm_lines(alarms)]:
         show(line)
 
 
-def _print(card: "Scorecard", marked: Container[str]) -> None:
+def _print(card: "room.Scorecard", marked: Container[str]) -> None:
     """Print the table; ``marked``: series whose bands have stopped covering."""
     scores = card.table()
     rows = [
@@ -110,7 +105,7 @@ def _cells(row: "pd.Series", levels: Sequence[str]) -> list[str]:
     return [*counts, *held, *scores]
 
 
-def _exported(card: "Scorecard", since: Mapping[str, str]) -> "pd.DataFrame":
+def _exported(card: "room.Scorecard", since: Mapping[str, str]) -> "pd.DataFrame":
     """Return the table by series, after a row of all series together, called "(all)".
 
     Where there are several sources, it has the column ``source``.

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from forecaster import ingest, swarm
 from forecaster.errors import UsageError, name_reasons, printable
-from forecaster.files import as_home, from_text
+from forecaster.files import Home, as_home, from_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-    from forecaster.files import Home
-    from forecaster.ingest import Columns, CovariateFiles, Groups, Membership, Source
-    from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
 
@@ -58,7 +55,15 @@ date_format_option = click.option(
     "excel for days of a spreadsheet, steps for numbers that count, utc to read times with an "
     "offset in UTC.  [default: inferred from each file's dates]",
 )
-SOURCE_OPTIONS = (
+
+
+def added(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Return options as one decorator of a command, in the order of its help."""
+    return lambda command: functools.reduce(lambda made, one: one(made), options[::-1], command)
+
+
+_file = click.Path(path_type=Path)
+source_options = added(
     click.option("--tickers", metavar="FILE|LIST", help="Tickers separated by commas, or a file "
                  "with one a line; sp500.txt and dow30.txt are included. Or a file of members over "
                  "time: ticker,start,end.  [default: every series of the source]"),
@@ -71,87 +76,60 @@ SOURCE_OPTIONS = (
     decimal_option, columns_option, date_format_option,
 )  # fmt: skip
 """The options on the source, and on how it is read."""
+covariate_options = added(
+    click.option("--static", type=_file, metavar="FILE", help="Facts about each series: rows "
+                 "unique_id,... with numbers or words, such as a sector."),
+    click.option("--future", type=_file, metavar="FILE", help="Numbers known in advance: rows "
+                 "unique_id,ds,... (or ds,... for all series), up to the horizon; or a list of "
+                 "events, such as earnings: rows ticker,date."),
+)  # fmt: skip
+"""``--future`` and ``--static``, for :func:`covariates_of`."""
 
 
-def added(command: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to a command, in the order of its help."""
-    return functools.reduce(lambda made, option: option(made), reversed(options), command)
-
-
-def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add :data:`SOURCE_OPTIONS`."""
-    return added(command, *SOURCE_OPTIONS)
-
-
-def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--future`` and ``--static``, for :func:`covariates_of`."""
-    file = click.Path(path_type=Path)
-    return added(
-        command,
-        click.option("--static", type=file, metavar="FILE", help="Facts about each series: rows "
-                     "unique_id,... with numbers or words, such as a sector."),
-        click.option("--future", type=file, metavar="FILE", help="Numbers known in advance: rows "
-                     "unique_id,ds,... (or ds,... for all series), up to the horizon; or a list of "
-                     "events, such as earnings: rows ticker,date."),
-    )  # fmt: skip
-
-
-def covariates_of(given: Mapping[str, Any]) -> "CovariateFiles":
+def covariates_of(given: Mapping[str, Any]) -> "ingest.CovariateFiles":
     """Return the files of ``--future`` and ``--static``, and how other options read them."""
-    from forecaster.ingest import CovariateFiles, Reading
-
     if given["future"] is None and given["static"] is None:
-        return CovariateFiles()
-    reading = Reading.of(given["decimal"], as_columns(given["columns"], given["date_format"]))
-    return CovariateFiles.of(given["future"], given["static"], reading)
+        return ingest.CovariateFiles()
+    reading = ingest.Reading.of(
+        given["decimal"], as_columns(given["columns"], given["date_format"])
+    )
+    return ingest.CovariateFiles.of(given["future"], given["static"], reading)
 
 
-def as_columns(columns: tuple[str, ...], date_format: str | None) -> "Columns":
+def as_columns(columns: tuple[str, ...], date_format: str | None) -> "ingest.Columns":
     """Return the roles and the date format that ``--columns`` and ``--date-format`` give."""
-    from forecaster.ingest import Columns, parse_columns
-
-    options = parse_columns(columns)
+    options = ingest.parse_columns(columns)
     options["date_format"] = date_format
-    return Columns.of(options)
+    return ingest.Columns.of(options)
 
 
 def read_tickers(
-    path: str | None, source: "Source | None" = None
-) -> "tuple[list[str] | None, Membership | None]":
+    path: str | None, source: "ingest.Source | None" = None
+) -> "tuple[list[str] | None, ingest.Membership | None]":
     """Return the tickers of a file or list, and the times of membership if the file has them.
 
     ``source``: has their series. Raises UsageError if one may be any of several of its series.
     """
     if path is None:
         return None, None
-    from forecaster.ingest import listed_tickers, read_membership, read_universe, refuse_alike
-
     membership = None
-    if (tickers := listed_tickers(path)) is None:
-        membership = read_membership(path)
-        tickers = read_universe(path) if membership is None else membership.tickers
+    if (tickers := ingest.listed_tickers(path)) is None:
+        membership = ingest.read_membership(path)
+        tickers = ingest.read_universe(path) if membership is None else membership.tickers
     if source is not None:
-        refuse_alike(source, tickers)
+        ingest.refuse_alike(source, tickers)
     return tickers, membership
 
 
 def groups_option(use: str) -> Callable[..., Any]:
     """Return ``--groups``, passed on as Groups; ``use``: of the groups, in its help."""
-
-    def read(ctx: click.Context, option: click.Parameter, value: str | None) -> "Groups | None":
-        if value is None:
-            return None
-        from forecaster.ingest import read_groups
-
-        return read_groups(from_text(value))
-
     return click.option(
-        "--groups", metavar="FILE.csv", callback=read,
+        "--groups", metavar="FILE.csv", type=lambda path: ingest.read_groups(from_text(path)),
         help=f"Groups {use}, such as sectors: a CSV with the columns ticker and group.",
     )  # fmt: skip
 
 
-def _home(ctx: click.Context, option: click.Parameter, value: str | None) -> "Home":
+def _home(ctx: click.Context, option: click.Parameter, value: str | None) -> Home:
     """Return the home that is named; a name after a subcommand counts before that of its group."""
     of_group = None if ctx.parent is None else ctx.parent.params.get("home")
     return as_home(value) if was_given(ctx, "home") or of_group is None else of_group
@@ -213,7 +191,7 @@ class Bars:
         """Return a callback ``(done, total)`` that shows a bar with this label."""
         return functools.partial(self._show, label)
 
-    def training(self, now: "TrainingProgress") -> None:
+    def training(self, now: "swarm.Progress") -> None:
         """Show the progress of training; at first, that programs are being compiled."""
         import numpy as np
 

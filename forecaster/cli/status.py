@@ -1,18 +1,15 @@
 """``forecaster status``."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
+from forecaster import daily, ingest, storage
 from forecaster.cli.printing import print_table
 from forecaster.cli.runs import print_runs
 from forecaster.cli.shared import PARTLY, home_option, say, show
 from forecaster.errors import ModelError, StoreError
-
-if TYPE_CHECKING:
-    from forecaster.files import Home
-    from forecaster.ingest import Store
+from forecaster.files import Home
 
 _SHOWN = 20  # number of series without --all
 _MOST_DATES = 60
@@ -25,7 +22,7 @@ _DATED = ("copied", "reversed", "unconfirmed", "jump", "ohlc", "closed")  # the 
 @click.option("--verify", is_flag=True, help="Read all files and compare their hashes with the "
               "stored ones.")  # fmt: skip
 @home_option
-def status(*, home: "Home", tickers: tuple[str, ...], everything: bool, verify: bool) -> int:
+def status(*, home: Home, tickers: tuple[str, ...], everything: bool, verify: bool) -> int:
     """Show stored data, problems in them, trained runs, interrupted fits and daily runs.
 
     Series with the most problems come first. Flags: copied, reversed and unconfirmed sessions are
@@ -37,12 +34,9 @@ def status(*, home: "Home", tickers: tuple[str, ...], everything: bool, verify: 
       forecaster status AAPL MSFT
       forecaster status --all --verify
     """
-    from forecaster.daily import last_days
-    from forecaster.ingest import Store
-
     show(f"Home: {home}")
     _print_processor()
-    stores = list(Store.all_of(home, say))
+    stores = list(ingest.Store.all_of(home, say))
     if not _print_sources(stores):
         show("Nothing stored yet; `forecaster fit` or `forecaster ingest` fetches some.")
     for store in stores:
@@ -52,13 +46,13 @@ def status(*, home: "Home", tickers: tuple[str, ...], everything: bool, verify: 
         say(f"{name}: not stored")
     _print_models(home)
     _print_unfinished(home)
-    days = [(day.name, day.state, day.text) for day in last_days(home)]
+    days = [(day.name, day.state, day.text) for day in daily.last_days(home)]
     print_table("Daily runs", ("daily run", "state", "last"), days)
     damaged = sum(_verify(store) for store in stores) if verify else 0
     return 1 if damaged else PARTLY if unknown else 0
 
 
-def _print_sources(stores: Sequence["Store"]) -> bool:
+def _print_sources(stores: Sequence["ingest.Store"]) -> bool:
     headings = ("source", "series", "rows", "first", "last", "gaps", "flagged", "suspect",
                 "retired", "set aside")  # fmt: skip
     rows = list[tuple[str, ...]]()
@@ -75,7 +69,7 @@ def _print_sources(stores: Sequence["Store"]) -> bool:
     return print_table("Sources", headings, rows)
 
 
-def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) -> None:
+def _print_store(store: "ingest.Store", tickers: Sequence[str], *, everything: bool) -> None:
     """Print the named series, or those with the most problems, and the files set aside."""
     index, counts = store.index, store.index.counts
     if tickers:
@@ -108,7 +102,7 @@ def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) ->
         say(f"{record.series}: {where}: {record.reason}")
 
 
-def _print_flags(store: "Store", names: Sequence[str]) -> None:
+def _print_flags(store: "ingest.Store", names: Sequence[str]) -> None:
     """Print the flagged rows of some series, date by date."""
     try:
         flags = store.flags()
@@ -124,25 +118,22 @@ def _print_flags(store: "Store", names: Sequence[str]) -> None:
         show(f"... and {len(flags) - _MOST_DATES} more")
 
 
-def _print_models(home: "Home") -> None:
-    from forecaster.storage import SHARDS, check_whole, runs_of
-
-    runs, damaged = runs_of(home)
+def _print_models(home: Home) -> None:
+    runs, damaged = storage.runs_of(home)
     for run in runs:
-        if not (run.folder / SHARDS).exists():  # weights of shards are checked when they are used
+        # Weights of shards are checked when they are used.
+        if not (run.folder / storage.SHARDS).exists():
             try:
-                check_whole(run.folder)
+                storage.check_whole(run.folder)
             except ModelError as error:
                 damaged[run.folder] = str(error)
     if not print_runs([run for run in runs if run.folder not in damaged], damaged):
         show("No model yet; run `forecaster fit` first.")
 
 
-def _print_unfinished(home: "Home") -> None:
+def _print_unfinished(home: Home) -> None:
     """Print the fits that are running, and those that can be resumed."""
-    from forecaster.storage import unfinished_fits
-
-    fits = unfinished_fits(home)
+    fits = storage.unfinished_fits(home)
     rows = [
         (fit.name, fit.what, fit.progress, "running" if fit.running else "interrupted")
         for fit in fits
@@ -155,7 +146,7 @@ def _print_unfinished(home: "Home") -> None:
         )
 
 
-def _verify(store: "Store") -> int:
+def _verify(store: "ingest.Store") -> int:
     """Check all files of a store; print the damaged ones and return their number."""
     damages = store.damages()
     for why in damages.values():

@@ -1,18 +1,15 @@
 """``forecaster tickers``."""
 
-from typing import TYPE_CHECKING
-
 import click
 
+from forecaster import ingest, record
 from forecaster.cli.shared import home_option, say, show, stored_option
-
-if TYPE_CHECKING:
-    from forecaster.files import Home
+from forecaster.files import Home
 
 
 @click.group()
 @home_option
-def tickers(*, home: "Home") -> None:
+def tickers(*, home: Home) -> None:
     """Rename stored tickers, retire the ones that get no more rows, and restore them.
 
     \b
@@ -27,7 +24,7 @@ def tickers(*, home: "Home") -> None:
 @click.argument("names", nargs=-1, required=True)
 @stored_option
 @home_option
-def retire(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
+def retire(*, names: tuple[str, ...], source: str | None, home: Home) -> None:
     """Say that no more rows of tickers are to come: delisted, renamed or given up.
 
     `ingest` no longer misses them, and `predict --all` leaves them out. Rows and record are kept,
@@ -37,9 +34,7 @@ def retire(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
     Example:
       forecaster tickers retire FB GE
     """
-    from forecaster.ingest import retire as mark
-
-    store, chosen = mark(home, names, source, on_wait=say)
+    store, chosen = ingest.retire(home, names, source, on_wait=say)
     show(f"Retired {', '.join(chosen)} of {store.source}; {len(store.index.retired)} in all")
 
 
@@ -47,16 +42,14 @@ def retire(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
 @click.argument("names", nargs=-1, required=True)
 @stored_option
 @home_option
-def restore(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
+def restore(*, names: tuple[str, ...], source: str | None, home: Home) -> None:
     """Expect further rows of retired tickers again, and forecast them.
 
     \b
     Example:
       forecaster tickers restore GE --source yahoo
     """
-    from forecaster.ingest import retire as mark
-
-    store, chosen = mark(home, names, source, retired=False, on_wait=say)
+    store, chosen = ingest.retire(home, names, source, retired=False, on_wait=say)
     left = len(store.index.retired)
     show(f"Restored {', '.join(chosen)} of {store.source}; {left} still retired")
 
@@ -66,7 +59,7 @@ def restore(*, names: tuple[str, ...], source: str | None, home: "Home") -> None
 @click.argument("new")
 @stored_option
 @home_option
-def rename(*, old: str, new: str, source: str | None, home: "Home") -> None:
+def rename(*, old: str, new: str, source: str | None, home: Home) -> None:
     """Say that a ticker has another name; its history, network and record follow.
 
     Rows that the source still has under the old name are put in front of those under the new one.
@@ -77,11 +70,8 @@ def rename(*, old: str, new: str, source: str | None, home: "Home") -> None:
     Example:
       forecaster tickers rename FB META
     """
-    from forecaster.ingest import rename_ticker
-    from forecaster.record import rename_in_record
-
-    store, name = rename_ticker(home, old, new, source, on_wait=say)
-    files = rename_in_record(home, store.source, name, new.strip())
+    store, name = ingest.rename_ticker(home, old, new, source, on_wait=say)
+    files = record.rename_in_record(home, store.source, name, new.strip())
     entry = store.index.series[new.strip()]
     show(
         f"{name} of {store.source} is now called {new.strip()}: {entry.rows:,} rows, {entry.first} "

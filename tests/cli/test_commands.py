@@ -24,11 +24,21 @@ def test_fit_names_what_it_skipped_and_exits_with_3(tmp_path, settings):
     assert "SHORT: 60 rows; 133 needed" in result.stderr
     assert "FLAT: close never changes" in result.stderr
     assert "Networks" in result.stdout and "1 LSTM" in result.stdout
+    assert re.search(r"Error +\d\.\d{4} times that of 'unchanged', the median", result.stdout)
     assert "was skipped by the fit: 60 rows" in desk("predict", "SHORT").stderr
     late = desk("predict", "LONG").stderr  # not the sessions of an exchange
     assert re.search(
         r"stale: LONG \(ends 2021-\S+, [\d,]+ steps behind\)\. Once there are new", late
     )
+
+
+@pytest.mark.slow
+def test_what_a_search_has_chosen_is_said(tmp_path, settings):
+    desk = Desk(tmp_path)
+    desk.write(prices("LONG", 400))
+    done = desk("fit", "--source", f"files:{desk.path}", "--config", settings, "--tune")
+    chosen = r"Tuned +hidden \d+ \(1\); learning rate \S+ \(1\); weight decay \S+ \(1\)"
+    assert re.search(chosen, done.stdout), done.output
 
 
 def test_predict_prints_a_table_by_date(home):
@@ -39,12 +49,6 @@ def test_predict_prints_a_table_by_date(home):
     for heading in ("median", "80 % band", "95 % band", "P(rise)"):
         assert heading in result.stdout
     assert "Simulated prices" in result.stderr
-
-
-def test_one_ticker_is_forecast_as_in_company(home):
-    alone = run("predict", "KO", "--format", "csv", "--home", home).stdout.splitlines()
-    everyone = run("predict", "--all", "--format", "csv", "--home", home).stdout.splitlines()
-    assert set(alone) <= set(everyone)
 
 
 def test_unknown_tickers_are_named_with_what_is_near(home):

@@ -62,6 +62,10 @@ def test_runs_are_compared(two):
     assert "--start" in shown and "2024-01-01" in shown and "start from" not in shown
     rest.write_text(rest.read_text().replace('"horizon": 3', '"horizon": 4'))
     assert "are of different days" in run("runs", "compare", "real", "demo", "--home", two).stdout
+    for name in ("AAPL", "MSFT", "KO", "IBM", "XOM"):
+        rest.write_text(rest.read_text().replace(f'"{name}"', f'"{name}.X"'))
+    shown = run("runs", "compare", "real", "demo", "--home", two).stdout
+    assert "They have no series in common" in shown and "Validation span" not in shown
 
 
 def test_runs_are_renamed_and_removed(two):
