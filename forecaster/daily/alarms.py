@@ -2,15 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from forecaster import pipeline
 from forecaster.daily.watch import Limits
 from forecaster.files import run_name, run_time
 from forecaster.ingest import Ingested, is_shrunk, is_vanished
 from forecaster.record import Alarm
-
-if TYPE_CHECKING:
-    from forecaster.pipeline import Prediction
 
 LATE, JUMPED, FROZEN, SHRUNK, CHANGED, MODEL = (
     "late", "jumped", "frozen", "shrunk", "changed", "model",
@@ -41,7 +38,7 @@ def alarms_of_rows(
 
 
 def alarms_of_prediction(
-    made: "Prediction", limits: Limits, now: datetime
+    made: "pipeline.Prediction", limits: Limits, now: datetime
 ) -> tuple[list[Alarm], dict[str, str]]:
     """Return the alarms of a prediction, and the series that it left out or are late."""
     alarms: list[Alarm] = []
@@ -63,7 +60,7 @@ def alarms_of_prediction(
     return alarms, {name: str(why) for name, why in made.unknown.items()} | partly
 
 
-def _jumps(made: "Prediction") -> Iterator[Alarm]:
+def _jumps(made: "pipeline.Prediction") -> Iterator[Alarm]:
     unadjusted = made.found("unadjusted")
     for name, one in unadjusted.items():
         text = (
@@ -76,7 +73,7 @@ def _jumps(made: "Prediction") -> Iterator[Alarm]:
             yield Alarm(JUMPED, name, one.said, "jumped without a split or dividend")
 
 
-def _late(made: "Prediction", most: int | None) -> tuple[list[Alarm], dict[str, str]]:
+def _late(made: "pipeline.Prediction", most: int | None) -> tuple[list[Alarm], dict[str, str]]:
     """Return alarms of series that lack sessions, and those that lack fewer than the limit."""
     behind, ended = made.found("behind"), made.found("ended")
     if most is None:
@@ -97,7 +94,7 @@ def _late(made: "Prediction", most: int | None) -> tuple[list[Alarm], dict[str, 
     return alarms, partly
 
 
-def _age(made: "Prediction", most: int | None, now: datetime) -> Iterator[Alarm]:
+def _age(made: "pipeline.Prediction", most: int | None, now: datetime) -> Iterator[Alarm]:
     """Yield the alarm of a model that was fitted too long ago."""
     fitted = run_time(made.run)
     if most is None or fitted is None or made.simulated or (now - fitted).days <= most:

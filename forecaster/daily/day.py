@@ -11,8 +11,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+# Rooms that load JAX are loaded by the stage that needs them: prices are read in less memory.
+from forecaster import pipeline, record, report
 from forecaster.daily.alarms import JUMPED, LATE, alarms_of_prediction, alarms_of_rows
 from forecaster.daily.day_summary import Summary
 from forecaster.daily.kept import Kept, only_one
@@ -34,18 +36,13 @@ from forecaster.ingest import (
 )
 from forecaster.machine import release_memory
 
-# What loads JAX is imported by the stage that needs it: prices are read without it, in less memory.
-if TYPE_CHECKING:
-    from forecaster.pipeline import ForecastTable, Prediction
-    from forecaster.record import Scorecard
-
 
 class _Due(NamedTuple):
     """What a daily run is to do, checked before it begins."""
 
     tickers: list[str] | None
     groups: Groups | None
-    forecasts: "ForecastTable | Output | None"
+    forecasts: "pipeline.ForecastTable | Output | None"
 
 
 def run_day(home: Home, watch: Watch, *, wait: float = 600.0) -> Summary:
@@ -152,10 +149,10 @@ class _Day:
         groups = None if watch.groups is None else read_groups(watch.groups)
         forecasts = None
         if watch.forecasts is not None:
-            from forecaster.pipeline import check_forecast_output
-
             option = f"{watch.name}: forecasts ="
-            forecasts = check_forecast_output(watch.forecasts, overwrite=True, option=option)
+            forecasts = pipeline.check_forecast_output(
+                watch.forecasts, overwrite=True, option=option
+            )
         return source, _Due(tickers, groups, forecasts)
 
     def _ingest(self, source: Source, tickers: list[str] | None) -> Ingested:
@@ -180,10 +177,8 @@ class _Day:
         summary.partly |= partly
         return arrived
 
-    def _predict(self, arrived: Ingested) -> "Prediction":
+    def _predict(self, arrived: Ingested) -> "pipeline.Prediction":
         """Forecast all series, and add the forecasts to the record."""
-        from forecaster.pipeline import FIXED_QUANTILES, predict_from_home
-
         watch, summary = self._watch, self._summary
         wanted = None
         if watch.tickers is not None:
@@ -194,10 +189,10 @@ class _Day:
         def note(message: str) -> None:
             (unrecorded if "not in the record" in message else summary.notices).append(message)
 
-        made = predict_from_home(
+        made = pipeline.predict_from_home(
             self._home, wanted, watch.levels, watch.run, newcomers=watch.newcomers,
             max_late=watch.max_late, on_notice=note, source=arrived.store.source,
-            quantiles=FIXED_QUANTILES if watch.layout == "fixed" else (),
+            quantiles=pipeline.FIXED_QUANTILES if watch.layout == "fixed" else (),
         )  # fmt: skip
         if unrecorded:
             raise WriteError(unrecorded[0].removeprefix("Warning: "))
@@ -213,42 +208,34 @@ class _Day:
         summary.partly |= {name: why for name, why in partly.items() if name not in known}
         return made
 
-    def _score(self, arrived: Ingested) -> "Scorecard":
+    def _score(self, arrived: Ingested) -> "record.Scorecard":
         """Score past forecasts, and test whether they still hold what they promise."""
-        from forecaster.record import SPANS, forecast_alarms, record_of, score_record
-
         summary, limits = self._summary, self._watch.alarms
-        record = record_of(self._home, arrived.store.source)
-        for path, why in record.damaged.items():
+        kept = record.record_of(self._home, arrived.store.source)
+        for path, why in kept.damaged.items():
             summary.notices.append(f"Warning: {path}: left out, since it cannot be read: {why}")
-        card = score_record(self._home, record)
-        for span in (*SPANS, "all"):
+        card = record.score_record(self._home, kept)
+        for span in (*record.SPANS, "all"):
             part = card.over(span)
             if len(part.known):
                 scores = part.total().drop(["forecasts", "open"])
                 summary.scores[span] = {str(name): float(x) for name, x in scores.items()}
         retired = set(arrived.retired)
-        found = forecast_alarms(card, limits.coverage, limits.errors)
+        found = record.forecast_alarms(card, limits.coverage, limits.errors)
         summary.alarms += [alarm for alarm in found if alarm.series not in retired]
         return card
 
-    def _write(self, due: _Due, made: "Prediction", card: "Scorecard") -> None:
+    def _write(self, due: _Due, made: "pipeline.Prediction", card: "record.Scorecard") -> None:
         """Write the table and the pages that are wanted, each whole or not at all."""
         watch = self._watch
         if watch.page is not None:
-            from forecaster.report import build_forecasts, forecasts_of
-
-            shown = forecasts_of(self._home, made, watch.levels, due.groups)
-            self._written("page", watch.page, lambda to: build_forecasts(shown, to))
+            shown = report.forecasts_of(self._home, made, watch.levels, due.groups)
+            self._written("page", watch.page, lambda to: report.build_forecasts(shown, to))
         if watch.scorecard is not None and len(card.rows):
-            from forecaster.report import build_scorecard
-
-            self._written("scorecard", watch.scorecard, lambda to: build_scorecard(card, to))
+            self._written("scorecard", watch.scorecard, lambda to: report.build_scorecard(card, to))
         if due.forecasts is None:
             return
-        from forecaster.pipeline import as_written
-
-        frame = as_written(made, watch.layout, self._began)
+        frame = pipeline.as_written(made, watch.layout, self._began)
         if isinstance(due.forecasts, Output):  # last, since other programs wait for it
             due.forecasts.write_table(frame)
         else:

@@ -10,13 +10,11 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from forecaster.daily.day_summary import Summary
 from forecaster.errors import WriteError
 from forecaster.files import FolderLock, Home, atomic, is_held, make_folder, read_plain
-
-if TYPE_CHECKING:
-    from forecaster.daily.day_summary import Summary
 
 _BEGUN = ".begun"
 
@@ -52,7 +50,7 @@ class Kept(NamedTuple):
         """Return the series that were known before rows came; the same in a second run on them."""
         return self.before if data == self.data else self.now
 
-    def write(self, home: Home, summary: "Summary") -> None:
+    def write(self, home: Home, summary: Summary) -> None:
         """Write the state with another summary. Raises WriteError."""
         content = self._replace(summary=json.loads(summary.as_json()))._asdict()
         text = json.dumps(content, allow_nan=False)

@@ -125,30 +125,45 @@ def read_watch(path: Path) -> Watch:
         )
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{where}: {printable(str(error))}. `forecaster daily --example` prints all settings"
+            f"{where}: {printable(str(error))}{_got(given, str(error))}. `forecaster daily "
+            "--example` prints all settings"
         ) from error
     if "layout" in given and watch.forecasts is None:
         raise UsageError(f'{where}: layout is of a file; add forecasts = "forecasts.csv"')
     if watch.groups is not None and watch.page is None:
         raise UsageError(f'{where}: groups is for the page; add page = "forecasts.html"')
-    watch = msgspec.structs.replace(
-        watch, source=_source_in(folder, watch.source), levels=tuple(sorted({*watch.levels})),
-        tickers=watch.tickers and _tickers_in(folder, watch.tickers),
-    )  # fmt: skip
-    if watch.forecasts is not None and is_database(watch.forecasts):
-        if given.get("layout") == "wide":
-            raise UsageError(
-                f'{where}: layout = "wide" is of files, as its columns change with the model; '
-                "leave it out, since forecasts is a table of a database"
-            )
-        url, mark, table = watch.forecasts.rpartition("#")
-        table = f"{_source_in(folder, url)}{mark}{table}"
-        watch = msgspec.structs.replace(watch, forecasts=table, layout="fixed")
-    elif watch.forecasts is not None and not is_url(watch.forecasts):
-        file = str(_path_in(folder, watch.forecasts))
-        watch = msgspec.structs.replace(watch, forecasts=file)
+    if given.get("layout") == "wide" and is_database(str(watch.forecasts)):
+        raise UsageError(
+            f'{where}: layout = "wide" is of files, as its columns change with the model; '
+            "leave it out, since forecasts is a table of a database"
+        )
+    watch = _placed(watch, folder)
     _check_outputs(where, watch)
     return watch
+
+
+def _got(given: object, error: str) -> str:
+    """Return the value at the place that an error names, such as `$.alarms.late`, in words."""
+    if "`$" not in error:
+        return ""
+    for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", error.rpartition("`$")[2]):
+        given = given[name or int(number)]  # pyright: ignore[reportIndexIssue]
+    return f"; got {printable(msgspec.json.encode(given).decode())}"
+
+
+def _placed(watch: Watch, folder: Path) -> Watch:
+    """Return settings whose paths begin in a folder, with each level once."""
+    forecasts, layout = watch.forecasts, watch.layout
+    if forecasts is not None and is_database(forecasts):
+        url, mark, table = forecasts.rpartition("#")
+        forecasts, layout = f"{_source_in(folder, url)}{mark}{table}", "fixed"
+    elif forecasts is not None and not is_url(forecasts):
+        forecasts = str(_path_in(folder, forecasts))
+    return msgspec.structs.replace(
+        watch, source=_source_in(folder, watch.source), levels=tuple(sorted({*watch.levels})),
+        tickers=watch.tickers and _tickers_in(folder, watch.tickers), forecasts=forecasts,
+        layout=layout,
+    )  # fmt: skip
 
 
 _SWITCHES = ("jumped", "frozen", "shrunk", "changed")
