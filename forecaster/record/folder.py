@@ -9,13 +9,13 @@ import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types
 
 from forecaster.errors import WriteError
 from forecaster.files import Home, atomic, open_for_arrow, read_parquet_file
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _TEXTS = ("run", "source", "target", "unique_id")
 _NEEDED = (*_TEXTS, "made", "origin", "ds", "step", "value", "forecast")
@@ -24,10 +24,8 @@ _JOINED = "-joined"
 _MONTH = 6  # letters at the start of a file's name
 
 
-def read_table(path: Path) -> "pa.Table":
+def read_table(path: Path) -> pa.Table:
     """Read one file. Raises OSError, or ValueError if it is not a file of the record."""
-    import pyarrow as pa
-
     table = read_parquet_file(path)
     if missing := [name for name in _NEEDED if name not in table.column_names]:
         raise ValueError(f"no column {', '.join(missing)}")
@@ -45,17 +43,13 @@ def read_table(path: Path) -> "pa.Table":
     return table.replace_schema_metadata().cast(pa.schema(fields))
 
 
-def kind_of(table: "pa.Table") -> tuple[str, bool]:
+def kind_of(table: pa.Table) -> tuple[str, bool]:
     """Return the source of a file's rows, and whether their times are dates."""
-    import pyarrow.types as types
-
     return str(table.column("source")[0].as_py()), types.is_timestamp(table.schema.field("ds").type)
 
 
-def joined(tables: Sequence["pa.Table"]) -> "pa.Table":
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Concatenate tables of the same kind; fill columns that some of them lack with nulls."""
-    import pyarrow as pa
-
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
     for name in _TEXTS:
         at = table.column_names.index(name)
@@ -63,10 +57,8 @@ def joined(tables: Sequence["pa.Table"]) -> "pa.Table":
     return table
 
 
-def write_table(table: "pa.Table", path: Path) -> None:
+def write_table(table: pa.Table, path: Path) -> None:
     """Write a file of the record."""
-    import pyarrow.parquet as pq
-
     with open_for_arrow(path, "wb") as file:
         pq.write_table(table, file, compression="zstd")
 
@@ -84,7 +76,7 @@ def join_small(home: Home) -> None:
             compact(home, [path for path in files if path.name[:_MONTH] in months])
 
 
-def readable(paths: Iterable[Path]) -> Iterator[tuple[Path, "pa.Table"]]:
+def readable(paths: Iterable[Path]) -> Iterator[tuple[Path, pa.Table]]:
     """Yield the files that can be read, with their tables."""
     for path in paths:
         with contextlib.suppress(OSError, ValueError):
@@ -97,8 +89,6 @@ def compact(home: Home, paths: Sequence[Path]) -> None:
     An interruption loses nothing: the new files are complete before the old ones are removed, and
     rows in two files count once. Raises WriteError.
     """
-    import pyarrow as pa
-
     kinds: dict[tuple[str, bool], dict[Path, pa.Table]] = {}
     for path, table in readable(paths):
         kinds.setdefault(kind_of(table), {})[path] = table
@@ -125,8 +115,6 @@ def rename_in_record(home: Home, source: str, old: str, new: str) -> int:
     Each file is replaced whole; after an interruption the same call finishes the work. Raises
     WriteError.
     """
-    import pyarrow as pa
-
     changed = 0
     for path, table in readable(home.recorded()):
         names = table.column("unique_id").to_pylist()

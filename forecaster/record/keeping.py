@@ -20,18 +20,16 @@ import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from forecaster.files import Home, atomic
 from forecaster.forecasting import FORECAST_BY, price_factor, renamed_columns
 from forecaster.record.folder import join_small, readable, write_table
 from forecaster.series import Panel
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 COLUMN = "forecast"
 """The name of every model in the record."""
@@ -64,8 +62,6 @@ def keep(home: Home, made: Made) -> Path:
     wrong clock dated that later than now, which would count as made after its outcome. Raises
     WriteError if the file cannot be written.
     """
-    import pyarrow as pa
-
     table, now = _table(made), datetime.now(UTC)
     of = hashlib.sha256(f"{made.source}\n{made.run[:STAMP]}".encode("utf-8", "replace"))
     ours, content = of.hexdigest()[:6], pa.BufferOutputStream()
@@ -86,10 +82,8 @@ def keep(home: Home, made: Made) -> Path:
     return path
 
 
-def _table(made: Made) -> "pa.Table":
+def _table(made: Made) -> pa.Table:
     """Return the prediction with all columns except ``made``."""
-    import pyarrow as pa
-
     names = renamed_columns(made.frame, made.model, COLUMN)
     frame = made.frame.drop(columns=FORECAST_BY, errors="ignore").rename(columns=names)
     latest = _latest(made.panel, [str(name) for name in frame["unique_id"].unique()])

@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from forecaster.errors import UsageError, check_names, check_type, listed, spelled, spellings
 from forecaster.files import Home, as_home, run_name
@@ -14,9 +14,6 @@ from forecaster.ingest import known_source
 from forecaster.record.folder import joined, kind_of, read_table
 from forecaster.record.keeping import COLUMN, STAMP
 from forecaster.record.timing import AFTER, made_after
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _RUN, _AT = "run_as_saved", "at"  # columns that are taken away again
 
@@ -111,7 +108,7 @@ def record_of(home: Home, source: str | None = None) -> Record:
     return Record({name: _joined(tables) for name, tables in parts.items()}, damaged)
 
 
-def _tables(home: Home) -> "Iterator[tuple[Path, pa.Table | str]]":
+def _tables(home: Home) -> Iterator[tuple[Path, pa.Table | str]]:
     """Yield every file with its rows, or with the reason why it cannot be read."""
     paths = home.recorded()
     for path in paths:
@@ -144,7 +141,7 @@ def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -
     return back
 
 
-def _joined(tables: "list[pa.Table]") -> pd.DataFrame:
+def _joined(tables: list[pa.Table]) -> pd.DataFrame:
     """Join files of one source to a frame, the earliest forecast first, each forecast once."""
     # If the kind of times has changed, earlier files are about other data.
     dated = kind_of(tables[-1])[1]

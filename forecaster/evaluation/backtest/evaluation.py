@@ -9,10 +9,10 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pandas.api import types
 
 from forecaster.errors import DataError, UsageError, check_whole, listed, printable, wrong_argument
@@ -23,9 +23,6 @@ from forecaster.evaluation.scores.tables import ALL, SeriesTest
 from forecaster.files import open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import FORECAST_BY, KEYS
 from forecaster.series import as_html, as_text, names_in_short
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _HOLDS = {
     **dict.fromkeys(("unique_id", "model", "test", FORECAST_BY), "text"),
@@ -283,7 +280,7 @@ def bytes_of_tables(folder: Path) -> int:
     return total
 
 
-def stored_schema(path: Path) -> "pa.Schema":
+def stored_schema(path: Path) -> pa.Schema:
     """Return the columns of a file, and their types."""
     import pyarrow.parquet as pq
 

@@ -6,10 +6,11 @@ import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from forecaster import swarm
 from forecaster.errors import (
@@ -49,9 +50,6 @@ from forecaster.forecasting import (
 )
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import ROWS_TO_BLEND, Histories, OwnEnds, Panel, aligned_if, check_market
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NAIVE = "Naive"
 AT_ONCE = 64
@@ -452,8 +450,6 @@ def cross_validation_to_parquet(
     - ``panel``, ``config``, ``n_windows``, ``step_size`` and further ``options``: as for
       :func:`cross_validation`
     """
-    import pyarrow as pa
-
     path = as_file(path)
     rolling = RollingOrigin.fit(panel, config, n_windows, step_size, **options)
     tables = (pa.Table.from_pandas(each, preserve_index=False) for each in _frames(rolling))
@@ -463,9 +459,7 @@ def cross_validation_to_parquet(
     return path
 
 
-def write_tables(
-    path: Path, tables: Iterable["pa.Table"], schema: "pa.Schema | None" = None
-) -> None:
+def write_tables(path: Path, tables: Iterable[pa.Table], schema: pa.Schema | None = None) -> None:
     """Write tables of the same columns into one Parquet file; no file where there is no table.
 
     ``schema``: the schema of the file; None: the schema of the first table
