@@ -76,7 +76,6 @@ def compare(
     against: Sequence[str] = METHODS[1:],
     repeats: int = 3,
     *,
-    whole: bool = False,
     on_run: Callable[[str, int], None] | None = None,
 ) -> list[Result]:
     """Time our method and others in turn; reverse the order in every second repeat.
@@ -87,7 +86,6 @@ def compare(
     - ``job``: the networks to train
     - ``against``: the other methods
     - ``repeats``: number of runs of each method; the median counts
-    - ``whole``: let PyTorch train all members; by default only a few, whose times are alike
     - ``on_run(method, repeat)``: called before each run
 
     Raises UsageError for an unknown method.
@@ -99,7 +97,7 @@ def compare(
     seconds: dict[str, list[float]] = {name: [] for name in names}
     losses: dict[str, np.ndarray] = {}
     with contextlib.ExitStack() as stack:
-        runs = {name: stack.enter_context(_prepared(name, job, whole=whole)) for name in names}
+        runs = {name: stack.enter_context(_prepared(name, job)) for name in names}
         for name in names:  # compile, and warm up
             losses[name] = runs[name]()[1]
         for repeat in range(repeats):
@@ -120,14 +118,14 @@ def compare(
     ]  # fmt: skip
 
 
-def _prepared(name: str, job: Job, *, whole: bool) -> contextlib.AbstractContextManager[Run]:
+def _prepared(name: str, job: Job) -> contextlib.AbstractContextManager[Run]:
     """Return a context with a job prepared for one method, which can be run any number of times."""
     if name.startswith("torch"):
         from forecaster.benchmark.with_torch import by_torch
 
         if name == "torch-pool":
-            return by_torch(job, whole=whole, workers=cores())
-        return by_torch(job, whole=whole, device="cuda" if _on_gpu() else "cpu")
+            return by_torch(job, workers=cores())
+        return by_torch(job, device="cuda" if _on_gpu() else "cpu")
     from forecaster.benchmark.with_jax import by_swarm, by_vmap
 
     if name == "ours-float32":

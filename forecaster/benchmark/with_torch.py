@@ -102,15 +102,14 @@ def _linear(kernel: "torch.Tensor", bias: "torch.Tensor") -> "torch.nn.Linear":
 
 @contextlib.contextmanager
 def by_torch(
-    job: Job, *, whole: bool, workers: int = 0, device: str = "cpu"
+    job: Job, *, workers: int = 0, device: str = "cpu"
 ) -> Iterator[Callable[[], tuple[float, np.ndarray]]]:
     """Yield a function that trains one model after another, by a number of processes or by none.
 
     It returns seconds per model and epoch, and the models' losses in the last epoch. Two models of
-    each process are timed; with ``whole``, all. Each process trains once before the time is taken.
+    each process are timed, since all take alike. Each process trains once before.
     """
-    few = min(2 * (workers or 1), max(job.members, workers))
-    members = range(job.members if whole else few)
+    members = range(min(2 * (workers or 1), max(job.members, workers)))
     jobs, devices = [job] * len(members), [device] * len(members)
     with contextlib.ExitStack() as stack:
         apply: Callable[..., Iterable[float]] = map

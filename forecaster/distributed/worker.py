@@ -4,9 +4,13 @@ Its class is pickled by value, so it can report the installed versions even if t
 version of this package, or if the package is not installed there.
 """
 
+import functools
 import os
+import pickle
 import sys
 from typing import Any
+
+_KEPT = 16  # tasks: more than the sizes of networks that a search has
 
 
 class NodeWorker:
@@ -20,7 +24,7 @@ class NodeWorker:
         # Ray sets this variable. With another number of threads NumPy rounds differently.
         os.environ.pop("OMP_NUM_THREADS", None)
         self._cores = cores
-        self._tasks: dict[bytes, Any] = {}
+        self._task_of = functools.lru_cache(_KEPT)(pickle.loads)
 
     def start(self, expected: dict[str, str], *, per_core: bool) -> dict[str, str]:
         """Return what results depend on here: versions, and which compiled kernels compute.
@@ -62,19 +66,15 @@ class NodeWorker:
         """Return the result of a part.
 
         ``of``: Ray's reference to three things: the function of the parts, the first argument of
-        the function, and the pickled task of that argument, or None. Tasks are kept, so that JAX
-        traces each only once.
+        the function, and the pickled task of that argument, or None. The latest tasks are kept, so
+        that JAX traces each only once.
         """
-        import pickle
-
         import ray  # pyright: ignore[reportMissingImports]
 
         try:
             function, common, pickled = ray.get(of[0])
             if pickled is not None:
-                if pickled not in self._tasks:
-                    self._tasks[pickled] = pickle.loads(pickled)
-                common = common._replace(task=self._tasks[pickled])
+                common = common._replace(task=self._task_of(pickled))
         except (ImportError, AttributeError) as error:
             from forecaster.errors import ClusterError
 

@@ -1,5 +1,6 @@
 """The crew of a cluster with a simulated Ray: losses, retries, refusals."""
 
+import functools
 import itertools
 import pickle
 import types
@@ -239,7 +240,7 @@ def test_a_task_that_is_sent_again_is_the_same_program(monkeypatch):
 
     monkeypatch.setattr(pytest.importorskip("ray"), "get", lambda ref: ref)
     worker = NodeWorker.__new__(NodeWorker)
-    worker._tasks = {}
+    worker._task_of = functools.lru_cache(pickle.loads)
     job = Job(cast(Any, None), Resources(None, 5, None, None), ())
     task_of = lambda job, part: job.task  # noqa: E731
     tasks = [worker.work([(task_of, job, pickle.dumps([name]))], 0) for name in "aba"]
