@@ -15,8 +15,8 @@ from forecaster.evaluation import (
     Evaluation,
     around_outcomes,
     comparable,
+    compared,
     confidence_set,
-    differences,
     excess,
     pooled,
     relative,
@@ -118,10 +118,10 @@ def density(edges: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return counts / max(1, counts.sum()) / np.diff(edges)
 
 
-def median_widths(evaluation: Evaluation, model: str, horizon: int = 1) -> pd.Series:
-    """Return the median width over series of a model's bands, in volatilities, by level."""
+def median_widths(evaluation: Evaluation, model: str) -> pd.Series:
+    """Return the median width of a model's bands one step ahead, in volatilities, by level."""
     scores = evaluation.scores
-    scores = scores[(scores["model"] == model) & (scores["horizon"] == horizon)]
+    scores = scores[(scores["model"] == model) & (scores["horizon"] == 1)]
     scores = scores.set_index("unique_id")
     columns = [str(name) for name in scores if str(name).startswith("width-")]
     levels = [float(name.removeprefix("width-")) / 100 for name in columns]
@@ -188,14 +188,10 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
     whole = {name: together(evaluation, name) for name in headings if name in evaluation.scores}
     fewer = [n for n in _scores_of(evaluation) if not whole[n].series.equals(whole[score].series)]
     held, in_set = held_shares(evaluation), _p_values_in_set(evaluation)
-    compared, sums, rows = differences(evaluation, score), totals(evaluation, score), []
+    against, rows = compared(evaluation), []
     for name in ordered(evaluation):
-        ours = compared[(compared["model"] == name) & compared["difference"].notna()]
-        tested = ours[ours["p_adjusted"].notna()]
-        better = (ours["difference"] < 0).mean()
-        if summed:
-            better = _share_lower(sums, evaluation.model, name)
-        signs = tested["difference"].where(significant(tested), 0)
+        ours = against.get((score, name))
+        tested = ours if ours and ours.known > 0 else None
         ratios_of = {
             f"{headings[each]}, unchanged = 1": float(of.ratio[name]) for each, of in whole.items()
         }
@@ -207,19 +203,13 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
                 **{f"series, {each.upper()}": int(whole[each].series[name]) for each in fewer},
                 **_weighted_loss(evaluation, name),
                 **{f"{level:g} % coverage": table[name].mean() for level, table in held.items()},
-                f"{evaluation.model} better": better,
-                "significantly": (signs < 0).mean(),
-                "significantly worse": (signs > 0).mean(),
+                f"{evaluation.model} better": ours.better if ours else np.nan,
+                "significantly": tested.significantly_better if tested else np.nan,
+                "significantly worse": tested.significantly_worse if tested else np.nan,
                 **({IN_SET: in_set[name]} if in_set else {}),
             }
         )
     return pd.DataFrame(rows)
-
-
-def _share_lower(sums: pd.DataFrame, ours: str, other: str) -> float:
-    """Return the share of series on which our sum is lower than another model's; NaN for ours."""
-    both = sums[[ours, other]].dropna()
-    return np.nan if ours == other else float((both[ours] < both[other]).mean())
 
 
 def _p_values_in_set(evaluation: Evaluation) -> Mapping[str, float]:
@@ -290,8 +280,9 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
             one = pooled(evaluation, table.loc[own], model)
             ratio = table.loc[own, ours].dropna()
             lower = (ratio < 1).mean() if model != ours else np.nan
-            if evaluation.summed:
-                lower = _share_lower(table.loc[own], ours, model)
+            if evaluation.summed and model != ours:
+                both = table.loc[own, [ours, model]].dropna()
+                lower = (both[ours] < both[model]).mean()
             counted = one.series[ours] if evaluation.summed else whole[sharpest].series[model]
             rows.append(
                 {
