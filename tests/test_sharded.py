@@ -78,8 +78,6 @@ def same_model(one: fc.Model, other: fc.Model) -> None:
     assert one.ids == other.ids and dict(one.skipped) == dict(other.skipped)
     jax.tree.map(np.testing.assert_array_equal, one.params, other.params)
     jax.tree.map(np.testing.assert_array_equal, one.networks.start, other.networks.start)
-    assert one.networks.drift is not None
-    jax.tree.map(np.testing.assert_array_equal, one.networks.drift, other.networks.drift)
     np.testing.assert_array_equal(one.normal_scores, other.normal_scores)
     jax.tree.map(np.testing.assert_array_equal, one.widths, other.widths)
     np.testing.assert_array_equal(one.fitted_until, other.fitted_until)

@@ -108,8 +108,8 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
                "as SPY, or several, such as SPY,^VIX. All networks, and the model of volatility "
                "that tickers share, see the index. It is forecast only if it is listed as well."},
     "premium": {"metavar": "SHARE", "type": _premium, "help": "Growth of a price's mean in a "
-                "year, in place of the drift that networks learned; 0: no growth but that of the "
-                "ticker's own history; none: the learned drift.  [default: 0.05]"},
+                "year, in place of the drift that networks learned; 0: no growth; none: the "
+                "learned drift.  [default: 0.05]"},
     "training": {"type": click.Choice(["auto", "sequence", "windowed"]), "help": "Learn at every "
                  "step of a window, or only at its last.  [default: auto]"},
     "transform": {"type": click.Choice(TRANSFORMS), "help": "What networks see of a series, such "

@@ -17,8 +17,8 @@ from .bands.columns import quantile_columns as quantile_columns
 from .bands.columns import quantiles_of as quantiles_of
 from .bands.columns import renamed_columns as renamed_columns
 from .bands.distribution import smallest_count as smallest_count
-from .bands.drift import Drift as Drift
-from .bands.drift import change_of as change_of
+from .bands.drift import growth_of as growth_of
+from .bands.drift import growth_per_row as growth_per_row
 from .bands.drift import premium_of as premium_of
 from .comparing import comparison as comparison
 from .config import CLASSICAL as CLASSICAL

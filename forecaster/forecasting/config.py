@@ -103,10 +103,9 @@ class Config:
       None: each network sees only its own series
     - ``premium``: the growth of a price's mean in a year, as a share; its median grows by half the
       variance less. It replaces the drift that networks learned from the past; see
-      :mod:`forecaster.forecasting.bands.drift`. With 0 prices stay where they are in the mean,
-      apart from the drift that their own history shows; with None, or ``"none"``, the learned
-      drift stays. It does not apply to series other than dated prices, nor to transforms other than
-      log returns
+      :mod:`forecaster.forecasting.bands.drift`. With 0 prices stay where they are in the mean;
+      with None, or ``"none"``, the learned drift stays. It does not apply to series other than
+      dated prices, nor to transforms other than log returns
     - ``common_volatility``: whether bands also follow a model of volatility that all series share,
       which sees the state of the market in a sample of 50 of them, and in ``market``. For prices
       of at least ten series, or of fewer beside a market, the longest of 504 rows or more, and

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.errors import ModelError, Skipped, UsageError, check_names, check_type, listed, near
 from forecaster.forecasting.bands.calibration import Widths
-from forecaster.forecasting.bands.drift import Drift
 from forecaster.forecasting.comparing import comparison
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.methods import FORECAST_BY, Method
@@ -55,8 +54,6 @@ class Networks:
     - ``network``: the class of the networks where it is a user's own
     - ``start``: the weights that the networks of all series started from, each array (member, ...);
       None where they were independent
-    - ``drift``: the drift of prices, used in place of the one that networks learned; None for other
-      series
     - ``computed``: the code that trained them, see :func:`swarm.arithmetic`; empty where unknown
     """
 
@@ -67,7 +64,6 @@ class Networks:
     network: OwnNetwork | None = None
     start: Params | None = None
     computed: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    drift: Drift | None = None
 
     def __repr__(self) -> str:
         each = jax.tree.leaves(self.params)[0].shape[1]
@@ -130,7 +126,6 @@ class Networks:
             ids=tuple(ids),
             params=take_members(self.params, (np.cumsum(own) - 1)[rows[own[rows]]]),
             report=self.report.iloc[rows],
-            drift=None if self.drift is None else self.drift.only(rows),
         )
 
 
@@ -145,6 +140,7 @@ class Model:
       where a span is shorter; bands are calibrated on them
     - ``widths``: the width and the tails that the bands of all series start from
     - ``fitted_until``: the latest time in the training of each network
+    - ``growth``: of each price's mean from one row to the next, see :func:`.growth_of`
     - ``spacing``: the usual gap between the rows of each series, see
       :func:`forecaster.series.spacing_of`
     - ``skipped``: series of the panel that have no network, with the reason
@@ -159,6 +155,7 @@ class Model:
     normal_scores: Float[np.ndarray, "series origin horizon"]
     widths: Widths
     fitted_until: Shaped[np.ndarray, " series"]
+    growth: Float[np.ndarray, " series"]
     spacing: Float[np.ndarray, " series"]
     skipped: Mapping[str, Skipped]
     provenance: Mapping[str, Any]
@@ -240,7 +237,12 @@ class Model:
         )
 
 
-_OF_SERIES = "normal_scores", "fitted_until", "spacing"  # arrays with a row for each series
+_OF_SERIES = (
+    "normal_scores",
+    "fitted_until",
+    "growth",
+    "spacing",
+)  # arrays with a row for each series
 
 
 def unknown_series(unknown: Sequence[str], known: Sequence[str]) -> UsageError:
@@ -329,13 +331,11 @@ def join_models(models: Sequence[Model]) -> Model:
     if len(models) == 1:
         return first
     natures = {name: one for model in models for name, one in model.transform.natures.items()}
-    drifts = [drift for model in models if (drift := model.networks.drift) is not None]
     networks = dataclasses.replace(
         first.networks,
         ids=tuple(name for model in models for name in model.ids),
         params=jax.tree.map(lambda *leaves: np.concatenate(leaves), *(m.params for m in models)),
         report=pd.concat([model.report for model in models]),
-        drift=first.networks.drift and Drift(*map(np.concatenate, zip(*drifts, strict=True))),
     )
     return dataclasses.replace(
         first,

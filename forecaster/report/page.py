@@ -349,9 +349,8 @@ def _drift(premium: float | None) -> str:
     learned = (
         "what networks and baselines learned from the past"
         if premium is None
-        else f"a premium of {100 * premium:g} % a year, a share of the series' own mean change, "
-        "and a quarter of what networks say; baselines that forecast volatilities have the first "
-        "two"
+        else f"a premium of {100 * premium:g} % a year, which baselines that forecast volatilities "
+        "have, too"
     )
     return (
         f"The drift of prices is {learned}. “CRPS without drift” compares the same distributions "

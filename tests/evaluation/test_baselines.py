@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import ndtri
 
 import forecaster as fc
 from forecaster import swarm
@@ -11,7 +12,6 @@ from forecaster.evaluation import baselines
 from forecaster.evaluation.baselines import BASELINES, simple
 from forecaster.evaluation.baselines import runner as running
 from forecaster.evaluation.origins.rolling_origin import Origins
-from forecaster.forecasting import change_of
 from tests.messages import refuses, warns
 
 QUANTILES = np.array([0.1, 0.5, 0.9])
@@ -189,7 +189,7 @@ def test_a_series_on_which_one_fails_is_named_and_the_others_go_on(panel, monkey
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_of_prices_volatility_models_have_the_drift_of_our_networks(name, panel):
+def test_of_prices_volatility_models_grow_as_ours_do(name, panel):
     panel = panel.only(panel.ids[:2])
     cutoffs = panel.times[[600, 610]]
     given = {"horizon": 3, "level": [80]}
@@ -203,12 +203,14 @@ def test_of_prices_volatility_models_have_the_drift_of_our_networks(name, panel)
         return
     prices = panel.channel("adj_close")
     for row, each in enumerate(panel.ids):
-        known = panel.mask[row] & (panel.times <= cutoffs[0])  # as their parameters
-        drift, _, _ = change_of(prices[row, known], panel.times[known], 0.05)
+        known = panel.times[panel.mask[row] & (panel.times <= cutoffs[0])]  # as their parameters
+        growth = np.log(1.05) * (known[-1] - known[0]) / np.timedelta64(31_557_600, "s")
         mine = other[other["unique_id"] == each]
         now = mine["cutoff"].map(dict(zip(panel.times, prices[row], strict=True)))
         ahead = mine.groupby("cutoff").cumcount() + 1
-        np.testing.assert_allclose(mine[column], now * np.exp(drift * ahead), rtol=1e-9)
+        width = np.log(mine[f"{column}-hi-80"] / mine[f"{column}-lo-80"]) / (2 * ndtri(0.9))
+        moves = growth / (len(known) - 1) * ahead - width**2 / 2
+        np.testing.assert_allclose(mine[column], now * np.exp(moves), rtol=1e-9)
     for bound in (f"{column}-lo-80", f"{column}-hi-80"):
         np.testing.assert_allclose(other[bound] / other[column], own[bound] / own[column])
 

@@ -81,12 +81,16 @@ def test_training_targets_and_validation_do_not_overlap(panel, config):
 def test_untrained_means_the_premium_or_unchanged_without_one(panel, config, premium):
     still = dataclasses.replace(config, learning_rate=1e-12, premium=premium)
     model = fc.fit(panel, still, seed=1)
-    frame, drift = fc.predict(model, panel), model.networks.drift
-    assert (drift is None) == (premium is None)
-    move = np.zeros((len(panel.ids), 1)) if drift is None else drift.per_row[:, :1]
-    expected = panel.channel("close")[:, -1:] * np.exp(move * np.arange(1, 4))
-    np.testing.assert_allclose(frame["LSTM"], expected.ravel(), rtol=1e-5)
-    assert premium or np.allclose(frame["probability_of_rise"], 0.5, atol=1e-3)
+    frame, now = fc.predict(model, panel), np.repeat(panel.channel("close")[:, -1], 3)
+    moved = np.log(frame["LSTM"] / now)
+    if premium is None:
+        np.testing.assert_allclose(moved, 0.0, atol=1e-5)
+        assert np.allclose(frame["probability_of_rise"], 0.5, atol=1e-3)
+        return
+    # Half the variance below the growth of the mean.
+    below = np.outer(model.growth, np.arange(1, 4)).ravel() - moved
+    width = np.log(frame["LSTM-hi-95"] / frame["LSTM-lo-95"]) / 4
+    assert (below > width**2 / 6).all() and (below < width**2 * 1.5).all()
 
 
 @pytest.mark.parametrize(

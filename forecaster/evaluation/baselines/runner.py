@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, UsageError, name_reasons, require
@@ -19,9 +21,9 @@ from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.evaluation.scores.realized import COLUMNS, session_variance
 from forecaster.forecasting import (
     Config,
-    change_of,
     check_levels,
     columns_of_quantiles,
+    growth_per_row,
     premium_of,
     quantiles_of,
 )
@@ -36,8 +38,8 @@ class Baseline:
     - ``module``: where the function of its name is, in :mod:`forecaster.evaluation.baselines`
     - ``library``: the library it needs; ``extra``: the extra of this package that installs it
     - ``together``: whether its function takes all series at once, as those of ``statistical`` do
-    - ``premium``: whether prices get the drift of our networks' forecasts instead of their past
-      drift; for baselines that forecast how far prices move, but not in which direction
+    - ``premium``: whether the mean of prices grows as in our forecasts instead of as in their
+      past; for baselines that forecast how far prices move, but not in which direction
     - ``ranges``: whether it sees the range of each session, too
     - ``slow``: whether it runs on the workers of an executor, if there is one
     """
@@ -108,8 +110,8 @@ def forecast(
     - ``horizon``: number of steps ahead; ``level``: levels of the bands, in percent
     - ``season``: steps in a season, or in several; by default by the frequency, or, where times are
       whole numbers, detected in each series
-    - ``premium``: the premium of prices, as in :class:`forecaster.Config`; it replaces the drift of
-      baselines that forecast a volatility (:class:`Baseline`). None: each has its own drift
+    - ``premium``: the growth of the mean of prices, as in :class:`forecaster.Config`, for baselines
+      that forecast a volatility (:class:`Baseline`). None: each has its own drift
 
     Rows that were flagged at the first cutoff are left out, as in training networks.
 
@@ -144,7 +146,7 @@ class Runner:
 
     - ``names``: names of :data:`BASELINES`, each once, that are available here
     - ``config``: its horizon, season and premium. Of several seasons the shortest is used; the
-      premium stands for the drift of some baselines (:class:`Baseline`), None: each has its own
+      premium is the growth of some baselines (:class:`Baseline`), None: each has its own
     - ``known``: series up to the first cutoff, whose frequency decides on the season where the
       settings have none; where times are whole numbers, the shortest season of each series counts
     - ``level``: levels of the bands in percent
@@ -202,16 +204,16 @@ class Runner:
         first = origins.histories.first[row]
         y = origins.histories.values[row, first:, target]
         steps = np.unique(origins.step[origins.row == row]) - first
-        known, season, drift, variance = y[: steps[0] + 1], self._season, None, None
+        known, season, growth, variance = y[: steps[0] + 1], self._season, math.nan, None
         if season is None:
             season = min(find_seasons(known), default=1)
         if self._premium is not None and logarithmic(known):
             positions = origins.histories.positions[row, first : first + len(known)]
-            drift, _, _ = change_of(known, origins.panel.times[positions], self._premium)
+            growth = growth_per_row(self._premium, origins.panel.times[positions])
         if baseline.ranges:
             columns = [origins.panel.channels.index(name) for name in COLUMNS]
             variance = session_variance(y, origins.histories.values[row, first:, columns])
-        return Job(y, steps, self._horizon, self._quantiles, season, drift, variance)
+        return Job(y, steps, self._horizon, self._quantiles, season, growth, variance)
 
 
 def check_available(names: Sequence[str], model: str | None = None) -> None:
@@ -283,7 +285,7 @@ def _pieces(job: Job) -> list[Job]:
     before = job.origins < bad[0]
     variance = None if job.variance is None else job.variance[: bad[0]]
     first = job._replace(y=job.y[: bad[0]], origins=job.origins[before], variance=variance)
-    rest = job._replace(origins=job.origins[~before], drift=None)
+    rest = job._replace(origins=job.origins[~before], growth=math.nan)
     return [first] if before.all() else [first, rest]
 
 
@@ -306,17 +308,21 @@ def reason_of(error: Exception) -> str:
 
 
 def _result(baseline: Baseline, forecasts: np.ndarray, job: Job, seconds: float) -> Result:
-    """Return forecasts (origin, horizon, quantile) with the drift; infinite ones are a failure.
+    """Return forecasts (origin, horizon, quantile) with the growth; infinite ones are a failure.
 
-    They are moved in logarithms as a whole, so that the median drifts as expected.
+    They are moved in logarithms as a whole: the median grows by half the variance less than the
+    mean. The variance is that of a normal distribution with the widest band.
     """
     if np.isinf(forecasts).any():
         return Result(None, "ValueError: its forecasts are infinite", seconds)
-    if baseline.premium and job.drift is not None:
-        middle = int(np.abs(job.quantiles - 0.5).argmin())
-        ahead = np.arange(1, job.horizon + 1)
-        wanted = job.y[job.origins][:, None] * np.exp(job.drift * ahead)
+    if baseline.premium and not math.isnan(job.growth):
+        order = np.argsort(job.quantiles)
+        low, middle, high = order[[0, len(order) // 2, -1]]
+        ahead, scores = np.arange(1, job.horizon + 1), ndtri(job.quantiles[[low, high]])
         with np.errstate(divide="ignore", invalid="ignore"):
+            width = np.log(forecasts[..., high] / forecasts[..., low])
+            variance = (width / max(np.diff(scores)[0], 1.0)) ** 2
+            wanted = job.y[job.origins][:, None] * np.exp(job.growth * ahead - variance / 2)
             forecasts = forecasts * (wanted / forecasts[..., middle])[..., None]
     return Result(forecasts, seconds=seconds)
 

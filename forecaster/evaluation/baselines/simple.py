@@ -5,6 +5,7 @@ of the series, each made only from the steps up to its origin. Series above zero
 logarithms.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ class Job(NamedTuple):
     - ``y`` (step,): its values; ``origins``: the steps to forecast from, in order
     - ``horizon``, ``quantiles``: the number of steps ahead, and the probabilities wanted
     - ``season``: the number of steps in a season
-    - ``drift``: expected change of its logarithm from one step to the next; None: a baseline's own
+    - ``growth``: of its mean from one step to the next, as a logarithm; NaN: a baseline's own
     - ``variance`` (step,): of each session, for a baseline that sees ranges
     """
 
@@ -34,7 +35,7 @@ class Job(NamedTuple):
     horizon: int
     quantiles: np.ndarray
     season: int
-    drift: float | None = None
+    growth: float = math.nan
     variance: np.ndarray | None = None
 
 

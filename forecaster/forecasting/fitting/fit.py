@@ -19,7 +19,7 @@ from jaxtyping import Float
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
 from forecaster.forecasting.bands.calibration import Widths, common_spread, common_tails
-from forecaster.forecasting.bands.drift import drift_of
+from forecaster.forecasting.bands.drift import growth_of
 from forecaster.forecasting.config import Config, checked_config
 from forecaster.forecasting.fitting.arguments import (
     check_covariates,
@@ -284,7 +284,6 @@ def _fitted(
         transformed = transformed.beside_networks(transform.learned.common_volatility)
     serves = networks.start is not None
     networks = networks.among(panel.ids, methods_of(panel, config, final, own, common=serves))
-    networks = dataclasses.replace(networks, drift=drift_of(panel, config))
     held_back = np.where(own, validation_of(config, rows), unseen)
     networks, scores = validated(networks, transform, transformed, panel, held_back)
     report, said = networks.report, networks.report.pop("why_not").fillna("")
@@ -310,6 +309,7 @@ def _fitted(
         normal_scores=scores.astype(np.float32),
         widths=Widths.unit(config.horizon),
         fitted_until=panel.times[transformed.positions[:, -1]],
+        growth=growth_of(config, panel),
         spacing=np.where(np.isfinite(spacing), spacing, usual),
         skipped=MappingProxyType({**panel.skipped, **broken}),
         provenance={

@@ -47,7 +47,7 @@ def update(
     """Return a model that has learned from new rows; series without any stay as they are.
 
     The networks of a series train on from their present weights, with the model's settings; weight
-    decay pulls back to these weights. Its bands are calibrated, and its drift and classical models
+    decay pulls back to these weights. Its bands are calibrated, and its classical models
     estimated, on all rows given: so give the whole history, as to :func:`fit`. What all series
     share is not learned again; series that the model does not know are left out.
 

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster.forecasting.bands.calibration import normal_scores_of, spread_at_origins
 from forecaster.forecasting.bands.distribution import DOF_AT_START, Distribution
+from forecaster.forecasting.bands.drift import growth_of
 from forecaster.forecasting.comparing import (
     COMBINATION_COVERAGE,
     COMPONENTS,
@@ -58,7 +59,7 @@ def validated(
     ``held_back``: the latest rows of each series whose outcomes count
     """
     origins, inside, outcomes = _held_back(networks.config, transformed, held_back)
-    made, drift = distributions(networks, transformed, origins, outcomes)
+    made = distributions(networks, transformed, origins, growth_of(networks.config, panel))
     with np.errstate(over="ignore", invalid="ignore"):
         scores, median = made.scores(outcomes), made.quantiles(np.zeros(made.shape))
         seasons = transform.basic_seasons(panel.ids)
@@ -74,7 +75,7 @@ def validated(
                 errors[name] = np.full(len(own), np.nan)
                 errors[name][rows] = values
     report = networks.report.assign(**errors)
-    return dataclasses.replace(networks, drift=drift, report=report), scores
+    return dataclasses.replace(networks, report=report), scores
 
 
 def _simpler(
@@ -96,9 +97,9 @@ def _simpler(
         errors = _validation_errors(of, origins[rows], inside[rows], nothing[rows], 0 * rows)
         return errors["mae_relative_to_naive"]
 
-    unit = around_drift(
-        Distribution.unit((*origins.shape, horizon), DOF_AT_START), None, transformed, origins
-    )
+    nowhere = np.full(len(origins), np.nan)  # the components say where the forecasts lie
+    unit = Distribution.unit((*origins.shape, horizon), DOF_AT_START)
+    unit = around_drift(unit, nowhere, transformed, origins)
     found = {
         beside(Method.COMBINATION): error(transformed, series),
         COMBINATION_COVERAGE: _coverage(unit.scores(outcomes)),

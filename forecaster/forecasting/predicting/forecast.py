@@ -5,8 +5,8 @@
    networks have the base as their location, and the scale as their scale.
 2. Its scale is blended with that of the other component of prices, the common model of volatility
    (:func:`with_common`).
-3. Its location is moved to the drift of prices, or it becomes a distribution of counts
-   (:func:`around_drift`).
+3. Its location becomes that at which the mean of a price grows by the premium, or it becomes a
+   distribution of counts (:func:`around_drift`).
 4. Past outcomes say how far its scores must be spread (:func:`latest_of`): the only thing between
    a distribution and its bands.
 5. Quantiles, and the base and the scale, lead back into units (:func:`forecast_latest`), and
@@ -48,7 +48,6 @@ from forecaster.forecasting.bands.distribution import (
     ndtri,
     said_by,
 )
-from forecaster.forecasting.bands.drift import KEPT, Drift
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.methods import FORECAST_BY
 from forecaster.forecasting.model import (
@@ -76,6 +75,9 @@ _STEPS_AT_ONCE = 2**17  # steps of the series that are forecast at the same time
 _AT_ONCE = 8  # origins
 _PADDED = 10_000  # steps of a window that a shorter history is filled up to
 _FARTHEST = 1e6  # largest move of a price, in units of its scale
+# Of the variance of a price's logarithm: the largest scale, and the fewest degrees of freedom above
+# 2 that it is computed with. Heavier tails than these have hardly a mean.
+_LARGEST_SCALE, _LEAST_EXCESS = 0.5, 0.5
 _FAR = 5.0  # the most that a scale's logarithm changes by, unless a model is damaged
 _GOLDEN, _SILVER = 0.6180339887498949, 0.4142135623730951  # fractions that spread evenly
 
@@ -154,25 +156,28 @@ def with_common(
 
 
 def around_drift(
-    made: Distribution, drift: Drift | None, transformed: Transformed, origins: Origins
+    made: Distribution,
+    growth: Float[np.ndarray, " series"],
+    transformed: Transformed,
+    origins: Origins,
 ) -> Distribution:
-    """Return distributions around the drift of prices, which networks move a little; or of counts.
-
-    No location lies beyond the lowest and the highest change.
+    """Return distributions of prices whose mean grows as expected, or distributions of counts.
 
     - ``made``: what networks and the common model forecast at ``origins``
-    - ``drift``: complete; None for other series
+    - ``growth``: from :func:`.growth_of`; where it is NaN the location stays
     """
     unit = at_origins(transformed.scale, origins)
     ahead = np.arange(1, unit.shape[-1] + 1)
-    if drift is not None:
+    if np.isfinite(growth).any():
+        # The median lies half the variance of the logarithm below its mean.
+        variance = np.minimum(unit * made.scale, _LARGEST_SCALE) ** 2
+        variance = variance * made.dof / np.maximum(made.dof - 2, _LEAST_EXCESS)
         with np.errstate(divide="ignore", invalid="ignore"):
-            moves = drift.per_row.T[:, :, None, None] * ahead / unit
-        expected, low, high = np.where(np.isfinite(moves), moves, 0.0)
-        beyond = made.location - drift.usual[:, None]
-        location = np.clip(KEPT * beyond + expected, low, high)
+            moves = (growth[:, None, None] * ahead - variance / 2) / unit
         # A move that no series makes comes from a damaged model; it is kept, so that users see it.
-        location = np.where(np.abs(beyond) < _FARTHEST, location, beyond)
+        kept = np.isnan(growth)[:, None, None] | ~(np.abs(made.location) < _FARTHEST)
+        location = np.where(kept, made.location, moves)
+        location = np.where(unit == 0, 0.0, location)
         made = dataclasses.replace(made, location=location.astype(made.location.dtype))
     rows = np.flatnonzero(transformed.counted)
     if not len(rows):
@@ -184,16 +189,18 @@ def around_drift(
 
 
 def distributions(
-    networks: Networks, transformed: Transformed, origins: Origins, outcomes: ByHorizon
-) -> tuple[Distribution, Drift | None]:
-    """Return the distributions of all series' forecasts made at these steps, and their drift.
+    networks: Networks,
+    transformed: Transformed,
+    origins: Origins,
+    growth: Float[np.ndarray, " series"],
+) -> Distribution:
+    """Return the distributions of all series' forecasts made at these steps, standardised.
 
-    Both are standardised, as are the ``outcomes`` of these forecasts, NaN where unknown, from which
-    the mean location of networks is taken where the drift lacks it.
+    ``growth``: as of :func:`around_drift`
     """
     config, rows = networks.config, np.flatnonzero(networks.networked)
     # In double precision, whatever other series there are.
-    made, drift = Distribution.unit((*origins.shape, config.horizon), DOF_AT_START), networks.drift
+    made = Distribution.unit((*origins.shape, config.horizon), DOF_AT_START)
     if len(rows):
         whole = len(rows) == len(origins)
         some, at = (transformed, origins) if whole else (transformed.only(rows), origins[rows])
@@ -202,13 +209,7 @@ def distributions(
         made.location[rows] = np.float32(transformed.networks) * own.location
         made.scale[rows] = with_common(own.scale, common, transformed.scale_weights)
         made.dof[rows] = own.dof
-    if drift is not None and (unknown := np.isnan(drift.usual)).any():
-        latest = slice(-config.longest_validation, None)
-        known = np.isfinite(outcomes[:, latest])
-        total = np.where(known, made.location[:, latest], 0.0).sum(1, dtype=float)
-        found = total / np.maximum(known.sum(1), 1)
-        drift = drift._replace(usual=np.where(unknown, found, drift.usual))
-    return around_drift(made, drift, transformed, origins), drift
+    return around_drift(made, growth, transformed, origins)
 
 
 def _with_recent(
@@ -265,7 +266,7 @@ def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) 
     n_origins = min(steps, max(count, -(-needed // _AT_ONCE) * _AT_ONCE))
     origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
     outcomes = at_origins(transformed.targets(), origins)
-    made, _ = distributions(model.networks, transformed, origins, outcomes)
+    made = distributions(model.networks, transformed, origins, model.growth)
     scores = _with_recent(model.normal_scores, made.scores(outcomes), since + horizon)
     networked = model.networks.networked
     prior = np.where(networked[:, None], model.widths.networks, model.widths.without)

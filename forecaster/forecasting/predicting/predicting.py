@@ -19,7 +19,7 @@ from forecaster.errors import (
     name_reasons,
     warn_of_skipped,
 )
-from forecaster.forecasting.bands.drift import drift_of
+from forecaster.forecasting.bands.drift import growth_of
 from forecaster.forecasting.methods import methods_of, rows_to_train
 from forecaster.forecasting.model import Model, check_model, join_models
 from forecaster.forecasting.predicting.forecast import forecast_frame, times_ahead
@@ -158,13 +158,13 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     transform = model.transform.with_series(part, config.season)
     transform = transform.with_components(part, config.horizon, held_back)
     methods = methods_of(part, config, transform, nobody, common=networks.start is not None)
-    drift = networks.drift and drift_of(part, config)
     newcomers = dataclasses.replace(
         model,
-        networks=dataclasses.replace(networks.only([]).among(new, methods), drift=drift),
+        networks=networks.only([]).among(new, methods),
         transform=transform,
         normal_scores=np.full((len(new), *model.normal_scores.shape[1:]), np.nan, np.float32),
         fitted_until=_scored_from(model, part, held_back),
+        growth=growth_of(config, part),
         spacing=np.array(part.of_times(spacing_of)),
     )
     joined = join_models([model, newcomers])

@@ -33,8 +33,9 @@ _Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 # Spread of scores; no outcome lies further from its forecast.
 _Width: TypeAlias = Annotated[float, msgspec.Meta(gt=0, lt=1e6)]
 
+_Growth: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e3, le=1e3)]
+
 _MOST_REASON = 500  # characters of an error
-_MOST_DRIFT = 1e3  # largest drift, of a logarithm or in units of a scale
 # Factor between the spacing at which rows of a series are expected, and that of its latest rows.
 _MOST_APART = 1e3
 _ANY_SPACING = 1e-9, 1e19  # between two times; those of dates are in seconds
@@ -106,6 +107,7 @@ class Whole(Shared):
     report: dict[str, list[str | bool | _Int64 | float | None]]
     skipped: dict[str, Any]
     fitted_until: list[int | str]
+    growth: list[_Growth] | None
     spacing: list[_Positive]
     encoding: Encoding = Encoding()
 
@@ -165,7 +167,7 @@ def model_of(
     ``network``: the class of the networks where it is a user's own. Raises an error of any type
     where the content is not a model.
     """
-    from forecaster.forecasting import Drift, Model, Networks, split_members
+    from forecaster.forecasting import Model, Networks, split_members
 
     said = msgspec.convert(rest, Whole)
     config, transform = said.settings()
@@ -179,7 +181,6 @@ def model_of(
     networks = Networks(
         config, said.ids, _unflatten(params), report, network,
         _unflatten(weights["start"]) if "start" in weights else None,
-        drift=Drift(**weights["drift"]) if "drift" in weights else None,
     )  # fmt: skip
     return Model(
         networks=networks,
@@ -190,6 +191,7 @@ def model_of(
         target=said.target,
         widths=_widths(said, config.horizon),
         fitted_until=said.times(),
+        growth=np.array(said.growth or [np.nan] * len(said.ids), float),
         spacing=np.array(said.spacing, float),
         skipped=skipped_from_json(said.skipped),
         provenance=said.provenance,
@@ -214,6 +216,8 @@ def shortened(error: Exception) -> str:
 
 def _check_spacing(transform: Transform, said: Whole) -> None:
     """Raise ValueError unless rows are expected about as far apart as those of the fit were."""
+    if len(said.growth or said.ids) != len(said.ids):
+        raise ValueError(f"growth: expected {len(said.ids)} numbers; got {len(said.growth or ())}")
     if len(said.spacing) != len(said.ids):
         raise ValueError(f"spacing: expected {len(said.ids)} numbers; got {len(said.spacing)}")
     latest = dict(zip(said.ids, said.spacing, strict=True))
@@ -257,10 +261,6 @@ def _decoded(
     leading = {"params": _trained(report, transform, there) * config.members}
     leading |= {"start": config.members} if "start" in there else {}
     expected = {"scores": (series, config.longest_validation, config.horizon)}
-    if "drift" in there:  # of prices with a premium
-        if config.premium is None or said.target == "y" or transform.name != "log_return":
-            raise ValueError("drift: these series have none")
-        expected |= {"drift/per_row": (series, 3), "drift/usual": (series, config.horizon)}
     weights = {
         f"{kind}/{name}": (count, *shape)
         for kind, count in leading.items()
@@ -278,8 +278,6 @@ def _decoded(
             raise ValueError(f"{name}: expected numbers {shape}; got {leaf.dtype} {leaf.shape}")
         if name in weights and not np.isfinite(leaf).all():
             raise ValueError(f"{name}: some weights are not finite")
-        if kind == "drift" and not (np.abs(leaf) < _MOST_DRIFT).all():  # nor NaN
-            raise ValueError(f"{name}: expected numbers below {_MOST_DRIFT:g} in size")
         by_kind.setdefault(kind, {})[path] = leaf
     return by_kind
 

@@ -39,7 +39,7 @@ from forecaster.storage.model.encoding import METHODS, Encoding
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
 
-SCHEMA = 12  # 9 had weights for later fits, 8 another order, 7 mixtures
+SCHEMA = 13  # 12 had the drift of each price, 9 weights for later fits, 8 another order
 _BEFORE = 10  # prices had fields of other series, which are ignored
 ARRAYS, REST = "model.safetensors", "model.json"
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
@@ -74,8 +74,6 @@ def write_model(model: "Model", folder: Path, encoding: Encoding | None = None) 
     if model.networks.start is not None:
         arrays |= {f"start/{n}": leaf for n, leaf in flatten(model.networks.start).items()}
     arrays["scores"] = model.normal_scores
-    if (drift := model.networks.drift) is not None:
-        arrays |= {f"drift/{name}": part for name, part in drift._asdict().items()}
     encoding = encoding or METHODS[model.config.encoding]
     arrays = encoding.write(arrays)
     raw = to_bytes({name: np.ascontiguousarray(leaf) for name, leaf in arrays.items()})
@@ -92,6 +90,7 @@ def write_model(model: "Model", folder: Path, encoding: Encoding | None = None) 
         "transform": model.transform.to_dict(),
         **widths_to_json(model.widths),
         "fitted_until": [str(time) if dates else int(time) for time in model.fitted_until],
+        "growth": None if np.isnan(model.growth).any() else model.growth.tolist(),
         "spacing": model.spacing.tolist(),
         "report": {
             # Strict JSON has no NaN and no infinity.
