@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from forecaster.forecasting.methods import FORECAST_BY, Method
+from forecaster.series import CLASSICAL
 
-CLASSICAL = Method.ETS, Method.THETA, Method.CES
 COMPONENTS = (*CLASSICAL, "linear", "patterns")
 """The components of the combination that are also compared by themselves."""
 COVERAGE, COMBINATION_COVERAGE = "coverage-80", "combination_coverage-80"
@@ -48,7 +48,7 @@ def comparison(report: pd.DataFrame, seconds: float) -> pd.DataFrame:
     errors = errors.loc[:, errors.notna().mean() >= _NEARLY_ALL]
     same = errors.notna().all(axis=1)
     middle, some = errors[same].median(), some[same]
-    classical = [str(name) for name in CLASSICAL if name in middle]
+    classical = [name for name in CLASSICAL if name in middle]
     best = middle[classical].idxmin() if classical else None
     middle = middle.drop([name for name in classical if name != best])
 

@@ -7,13 +7,31 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from forecaster.errors import UsageError, check_type, listed, wrong_argument
-from forecaster.series import LONGEST_SEASON, MOST_SEASONS
+from forecaster.series import CLASSICAL, LONGEST_SEASON, MOST_SEASONS
 
-NETWORKS = ("lstm", "gru", "transformer", "mlp")
-CLASSICAL = ("ets", "theta", "ces")
+
+class NetworkKind(NamedTuple):
+    """What is known of a kind of network outside its own file.
+
+    - ``module``: its Flax module in :mod:`forecaster.forecasting.networks`; empty for LSTM and GRU
+    - ``gates``: how many the cell of these has
+    - ``sees_whole_window``: whether it takes only windows of ``lookback`` steps, not shorter ones
+    """
+
+    module: str = ""
+    gates: int = 0
+    sees_whole_window: bool = False
+
+
+NETWORKS = {
+    "lstm": NetworkKind(gates=4),
+    "gru": NetworkKind(gates=3),
+    "transformer": NetworkKind("Transformer"),
+    "mlp": NetworkKind("MLP", sees_whole_window=True),
+}
 MODELS = ("auto", *NETWORKS, *CLASSICAL)
 TRANSFORMS = ("auto", "log_return", "combined", "difference", "last_value")
 ENCODINGS = ("none", "float16", "int8", "pruned-50", "pruned-80", "int8-pruned-50", "small")
@@ -180,7 +198,7 @@ class Config:
             least = f"at least horizon + 9 = {self.horizon + 9}"
             expected = f"{least}, so that each band has 10 errors to be calibrated on"
             raise wrong_argument("validation", self.validation, expected)
-        if self.model == "mlp" and self.training == "sequence":
+        if not self.is_own and self.sees_whole_window and self.training == "sequence":
             raise UsageError(
                 f"model {self.model} sees a window as a whole and cannot be trained with "
                 "'sequence'; use --training windowed, or --model lstm, gru or transformer"
@@ -208,7 +226,7 @@ class Config:
                 f"train side by side on all devices; got {self.data_parallel}. Leave it out, or "
                 "use start = 'pooled'"
             )
-        if self.precision == "bfloat16" and self.network not in ("lstm", "gru"):
+        if self.precision == "bfloat16" and (self.is_own or not NETWORKS[self.network].gates):
             own = "; in a network of your own use swarm.LSTM(..., precision=)"
             expected = f"float32 with the model {self.model}{own if self.is_own else ''}"
             raise wrong_argument("precision", self.precision, expected)
@@ -236,7 +254,7 @@ class Config:
     @property
     def sees_whole_window(self) -> bool:
         """Whether the network takes only windows of ``lookback`` steps, not shorter ones."""
-        return self.model == "mlp" or self.is_own
+        return self.is_own or NETWORKS[self.network].sees_whole_window
 
     @property
     def training_mode(self) -> Literal["sequence", "windowed"]:

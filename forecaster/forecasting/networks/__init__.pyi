@@ -4,9 +4,9 @@ from .own import check_class as check_class
 from .own import import_path as import_path
 from .own import imported_network as imported_network
 from .transformer import Transformer as Transformer
-from .weights import plain_shapes as plain_shapes
 from .without_flax import OwnNetwork as OwnNetwork
 from .without_flax import functions as functions
 from .without_flax import gather as gather
 from .without_flax import param_shapes as param_shapes
+from .without_flax import plain_shapes as plain_shapes
 from .without_flax import with_network as with_network

@@ -18,8 +18,7 @@ from jaxtyping import Float, Int
 
 from forecaster import swarm
 from forecaster.errors import UsageError
-from forecaster.forecasting.config import Config
-from forecaster.forecasting.networks.weights import GATES
+from forecaster.forecasting.config import NETWORKS, Config
 from forecaster.swarm import gru, lstm
 
 if TYPE_CHECKING:
@@ -66,20 +65,18 @@ def functions(config: Config, features: int, network: OwnNetwork | None = None) 
     - ``features``: the number of features of a step
     - ``network``: a user's own class in place of the config's model
     """
-    if network is None and config.network in GATES:
-        init, apply = partial(_init, config, features), partial(_apply, config)
-        return swarm.Functions(init, apply, lambda params, _: partial(apply, params))
     if network is not None:
         from forecaster.forecasting.networks.own import own_functions
 
         return own_functions(network, config, features)
-    if config.network == "mlp":
-        from forecaster.forecasting.networks.mlp import MLP
+    kind = NETWORKS[config.network]
+    if kind.gates:
+        init, apply = partial(_init, config, features), partial(_apply, config)
+        return swarm.Functions(init, apply, lambda params, _: partial(apply, params))
+    from forecaster.forecasting import networks
 
-        return swarm.module_functions(lambda rngs: MLP(config, features, rngs=rngs))
-    from forecaster.forecasting.networks.transformer import Transformer
-
-    return swarm.module_functions(lambda rngs: Transformer(config, features, rngs=rngs))
+    module = getattr(networks, kind.module)
+    return swarm.module_functions(lambda rngs: module(config, features, rngs=rngs))
 
 
 @functools.lru_cache(maxsize=8)
@@ -87,6 +84,24 @@ def param_shapes(config: Config, features: int, network: OwnNetwork | None = Non
     """Return the shapes and types of one network's weights. Arguments as of :func:`functions`."""
     init = functions(config, features, network).init
     return jax.eval_shape(lambda: init(jax.random.key(0)))
+
+
+def plain_shapes(config: Config, features: int) -> dict[str, tuple[int, ...]] | None:
+    """Return the shapes of one network's weights by path; None for models other than LSTM and GRU.
+
+    ``features``: inputs at each step
+    """
+    if config.is_own or not NETWORKS[config.network].gates:
+        return None
+    hidden, horizon, gates = config.hidden, config.horizon, NETWORKS[config.network].gates
+    shapes: dict[str, tuple[int, ...]] = {"constants": (horizon,)}
+    for layer in range(config.layers):
+        width = hidden if layer else features
+        shapes[f"layers/{layer}/bias"] = (gates * hidden,)
+        shapes[f"layers/{layer}/kernel"] = (width + hidden, gates * hidden)
+        if config.network == "gru":
+            shapes[f"layers/{layer}/new_bias"] = (hidden,)
+    return shapes | {"out/bias": (2 * horizon,), "out/kernel": (hidden, 2 * horizon)}
 
 
 def gather(
@@ -112,7 +127,7 @@ def gather(
 
 def _init(config: Config, features: int, key: Array) -> swarm.Params:
     """Return random weights of an LSTM or GRU; the last layer starts at zero."""
-    hidden, gates = config.hidden, GATES[config.network]
+    hidden, gates = config.hidden, NETWORKS[config.network].gates
     layers: dict[int, dict[str, Array]] = {}
     for layer in range(config.layers):
         width = hidden if layer else features
