@@ -34,9 +34,8 @@ FARTHEST_TAIL = 1e3
 # The weights of prior values, as numbers of independent scores.
 _PRIOR = 25.0  # weight of the spread 1 one step ahead, and of usual tails in those of all series
 _NEARER = 300.0  # weight of the spread one step nearer, in that of all series
-# Of a series' factors in the long run and lately: the weight of the value 1, and the decay of the
-# weights per origin.
-_FACTORS = (100.0, 0.998), (20.0, 0.98)
+# Of a series' factors: the weight of the value 1, and the decay of the weights per origin.
+_LONG_RUN, _LATELY = (100.0, 0.998), (20.0, 0.98)
 _MEAN_SIZE = np.sqrt(2 / np.pi)  # the mean absolute value of normal scores
 
 
@@ -174,8 +173,8 @@ def spread_at_origins(
     series, origins, horizon = scores.shape
     ahead, prior = np.arange(1, horizon + 1), prior[..., None, :]
     sizes, factor = np.abs(scores) / (_MEAN_SIZE * prior), np.ones((series, origins))
-    # Of both factors of each series: the weighted sums of values and of ones, and the means.
-    sums, means = np.zeros((2, 2, series)), np.ones((2, series))
+    # Of each factor: the weighted sums of values and of ones.
+    in_all, lately = np.zeros((2, 2, series))
     for now in range(origins):
         # For each horizon h, the latest origin whose outcome is known: now - h - 1.
         latest = np.full((series, horizon), np.nan)
@@ -184,10 +183,18 @@ def spread_at_origins(
         weight = np.isfinite(latest) / ahead
         mean, total = np.where(weight > 0, weight * latest, 0.0).sum(1), weight.sum(1)
         mean = np.divide(mean, total, out=np.full(series, np.nan), where=total > 0)
-        for number, (one, decay) in enumerate(_FACTORS):
-            value = mean / means[0] if number else mean
-            known = np.isfinite(value)
-            sums[number] = np.where(known, decay * sums[number] + [value, known], sums[number])
-            means[number] = (one + sums[number, 0]) / (one + sums[number, 1])
-        factor[:, now] = means[0] * means[1]
+        usual = _with_value(in_all, mean, *_LONG_RUN)
+        factor[:, now] = usual * _with_value(lately, mean / usual, *_LATELY)
     return prior * factor[:, :, None]
+
+
+def _with_value(
+    sums: Float[np.ndarray, "2 series"],
+    value: Float[np.ndarray, " series"],
+    one: float,
+    decay: float,
+) -> Float[np.ndarray, " series"]:
+    """Return the mean of values, drawn to 1, after one more, which the sums take in, in place."""
+    known = np.isfinite(value)
+    sums[:] = np.where(known, decay * sums + [value, known], sums)
+    return (one + sums[0]) / (one + sums[1])

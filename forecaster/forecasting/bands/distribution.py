@@ -142,11 +142,12 @@ class Distribution:
 
     def at(self, origins: slice | Int[np.ndarray, " some"]) -> "Distribution":
         """Return the distributions of some origins, the second axis."""
-        parts = (part[:, origins] for part in (self.location, self.scale, self.dof))
-        if self.counts is None:
-            return Distribution(*parts)
-        rows, *others = self.counts
-        return Distribution(*parts, Counts(rows, *(part[:, origins] for part in others)))
+        location, scale, dof = (part[:, origins] for part in (self.location, self.scale, self.dof))
+        counts = self.counts
+        if counts is not None:
+            base, unit, draws = (part[:, origins] for part in counts[1:])
+            counts = Counts(counts.rows, base, unit, draws)
+        return Distribution(location, scale, dof, counts)
 
     def scores(self, values: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """Return the normal scores of outcomes, NaN where unknown.
