@@ -52,18 +52,6 @@ def test_bounds_are_those_of_the_definition():
         np.testing.assert_allclose(lower, -upper)
 
 
-def test_forecasts_that_are_too_sure_are_covered_at_the_level():
-    """Each of many series by a factor of its own, which a hundred outcomes show."""
-    random = np.random.default_rng(1)
-    factor = random.uniform(0.5, 2, (500, 1, 1))
-    scores = factor * random.normal(size=(500, 300, 1))
-    levels = (50, 80, 95)
-    bands = band_scores(scores, levels, 100)
-    for level, (lower, upper) in zip(levels, bands, strict=True):
-        inside = (scores[:, -100:] >= lower) & (scores[:, -100:] <= upper)
-        assert abs(inside.mean() - level / 100) < 0.03
-
-
 def test_bands_follow_a_change_of_regime():
     """After forecasts become too sure, bands soon have their coverage again."""
     random = np.random.default_rng(2)

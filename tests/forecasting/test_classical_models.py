@@ -5,14 +5,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.classical import (
-    ces_ahead,
-    ets_ahead,
-    fit_ces,
-    fit_ets,
-    fit_theta,
-    theta_ahead,
-)
+from forecaster.classical import ces_ahead, ets_ahead, fit_ces, fit_ets, fit_theta, theta_ahead
+from tests.frames import long
 from tests.slow import rest_slow
 
 HORIZON = 6
@@ -24,9 +18,7 @@ def seasonal(count: int = 5, rows: int = 72, seed: int = 0) -> pd.DataFrame:
     level = 100 + random.normal(0.5, 0.2, (count, 1)) * month
     y = level + 10 * np.sin(month * np.pi / 6) + random.normal(size=(count, rows)).cumsum(1)
     days = pd.date_range("2018-01-31", periods=rows, freq="ME")
-    return pd.concat(
-        pd.DataFrame({"unique_id": f"s{n}", "ds": days, "y": row}) for n, row in enumerate(y)
-    )
+    return long({f"s{n}": row for n, row in enumerate(y)}, days)
 
 
 @pytest.mark.parametrize(

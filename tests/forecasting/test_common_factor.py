@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.forecasting.predicting import simulating
 from forecaster.forecasting.predicting.simulating import scaled_to_now
+from tests.frames import long
 from tests.slow import rest_slow
 
 SERIES, TIMES = 20, 250
@@ -51,12 +52,7 @@ def walks(common: np.ndarray) -> dict[str, np.ndarray]:
 def test_paths_of_prices_and_no_others_follow_the_factor(column, wider, monkeypatch):
     common = np.where(np.arange(400) < 375, 0.1, 0.9)
     days = pd.bdate_range("2020-01-01", periods=400)
-    names = ("ticker", "date") if column == "close" else ("unique_id", "ds")
-    parts = [
-        pd.DataFrame({names[0]: name, names[1]: days, column: values})
-        for name, values in walks(common).items()
-    ]
-    panel = fc.load_panel(pd.concat(parts))
+    panel = fc.load_panel(long(walks(common), days, column))
     config = fc.Config(horizon=1, hidden=4, members=1, epochs=2, lookback=20)
     model = fc.fit(panel, config)
 

@@ -6,6 +6,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.forecasting.comparing import comparison
+from tests.frames import long
 
 
 @pytest.fixture(scope="module")
@@ -13,11 +14,7 @@ def panel() -> fc.Panel:
     """Return monthly series that are too short for networks."""
     random, dates = np.random.default_rng(0), pd.date_range("2018-01-01", periods=60, freq="MS")
     season = 50 + 10 * np.sin(np.arange(60) * 2 * np.pi / 12)
-    parts = [
-        pd.DataFrame({"unique_id": f"s{n}", "ds": dates, "y": season + random.normal(size=60)})
-        for n in range(3)
-    ]
-    return fc.load_panel(pd.concat(parts))
+    return fc.load_panel(long({f"s{n}": season + random.normal(size=60) for n in range(3)}, dates))
 
 
 @pytest.mark.filterwarnings("ignore:These forecasts")

@@ -17,6 +17,7 @@ from forecaster.forecasting.bands.distribution import (
     smallest_count,
 )
 from forecaster.report.numbers import pits
+from tests.frames import long
 from tests.slow import rest_slow
 
 HORIZON = 6
@@ -30,10 +31,7 @@ def demand(rows: int = 60, count: int = 60, seed: int = 0) -> pd.DataFrame:
     mean = random.gamma(2.0, 0.25, count)[:, None]
     mean[-1] = 0
     y = random.poisson(mean * random.gamma(1.0, 1.0, (count, rows)))
-    names = [f"part {number:03d}" for number in range(count)]
-    return pd.DataFrame(
-        {"unique_id": np.repeat(names, rows), "ds": np.tile(np.arange(rows), count), "y": y.ravel()}
-    )
+    return long({f"part {number:03d}": own for number, own in enumerate(y)}, np.arange(rows))
 
 
 @pytest.mark.parametrize(("mean", "variance"), [(0.02, 0.03), (0.5, 0.9), (3.0, 3.0), (9.0, 200.0)])

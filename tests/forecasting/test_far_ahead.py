@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 import forecaster as fc
+from tests.frames import long
 
 
 def widths(series: int, season: float, rows: int, horizon: int, frequency: str) -> np.ndarray:
@@ -13,10 +14,7 @@ def widths(series: int, season: float, rows: int, horizon: int, frequency: str) 
     phase = random.uniform(0, 2 * np.pi, (series, 1))
     wave = np.sin(2 * np.pi * np.arange(rows + horizon) / season + phase)
     values = 100 + 20 * wave + random.normal(0, 5, wave.shape)
-    frame = pd.concat(
-        pd.DataFrame({"unique_id": f"s{row:02d}", "ds": times, "y": value[:rows]})
-        for row, value in enumerate(values)
-    )
+    frame = long({f"s{row:02d}": value[:rows] for row, value in enumerate(values)}, times)
     model = fc.fit(frame, fc.Config(horizon=horizon))
     made, name = fc.predict(model, frame, (80,)), model.config.column
     low, high = (made[f"{name}-{side}-80"].to_numpy().reshape(series, -1) for side in ("lo", "hi"))

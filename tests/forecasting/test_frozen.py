@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError
 from forecaster.forecasting.predicting import forecast as path
+from tests.frames import long
 from tests.messages import refuses, warns
 
 HORIZON, STILL, MOVING = 5, 270, 30
@@ -22,9 +23,7 @@ def frame() -> pd.DataFrame:
     rows["still"] = np.r_[np.full(STILL, 5.0), late]
     rows["hardly"] = np.r_[5 + 1e-4 * random.normal(size=STILL), late]
     rows["stopped"] = np.r_[random.poisson(20, 20) + 1.0, np.full(STILL - 20, 5.0), late]
-    days = pd.date_range("2024-01-01", periods=STILL + MOVING)
-    parts = [pd.DataFrame({"unique_id": name, "ds": days, "y": y}) for name, y in rows.items()]
-    return pd.concat(parts)
+    return long(rows, pd.date_range("2024-01-01", periods=STILL + MOVING))
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
 from forecaster.forecasting import FORECAST_BY, Method
+from tests.frames import long
 from tests.messages import warns
 
 ENOUGH = fc.Config().rows_to_fit
@@ -15,13 +16,9 @@ LEVELS = ["LSTM-lo-95", "LSTM-lo-80", "LSTM", "LSTM-hi-80", "LSTM-hi-95"]
 
 def prices_of(rows: list[int], volatility: float = 0.02, seed: int = 0) -> pd.DataFrame:
     random = np.random.default_rng(seed)
-    days = pd.bdate_range("2024-01-02", periods=max(rows))
-    parts = []
-    for number, count in enumerate(rows):
-        close = 100 * np.exp(random.normal(0, volatility, count).cumsum())
-        named = {"unique_id": f"T{number}", "ds": days[-count:], "close": close}
-        parts.append(pd.DataFrame(named))
-    return pd.concat(parts, ignore_index=True)
+    moves = {f"T{n}": random.normal(0, volatility, count) for n, count in enumerate(rows)}
+    prices = {name: 100 * np.exp(own.cumsum()) for name, own in moves.items()}
+    return long(prices, pd.bdate_range("2024-01-02", periods=max(rows)), "close")
 
 
 def fitted(frame: pd.DataFrame, config: fc.Config | None = None) -> fc.Model:
@@ -57,12 +54,9 @@ def test_bands_of_short_prices_hold():
 
 
 def test_a_price_that_never_changes_has_bands_and_what_is_no_price_is_named():
-    days = pd.bdate_range("2024-01-02", periods=12)
     odd = {"still": [5.0] * 12, "zeros": [0.0] * 12, "one zero": [1.0, 0.0, *[2.0] * 10]}
     odd["spread"] = list(np.linspace(-1, 1, 12))
-    frame = pd.concat(
-        pd.DataFrame({"unique_id": n, "ds": days, "close": v}) for n, v in odd.items()
-    )
+    frame = long(odd, pd.bdate_range("2024-01-02", periods=12), "close")
     model = fitted(frame)
     assert model.ids == ("still",) and {*model.skipped} == {"zeros", "one zero", "spread"}
     made = fc.predict(model, frame)

@@ -8,10 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
-from forecaster.forecasting import (
-    FORECAST_BY,
-    Method,
-)
+from forecaster.forecasting import FORECAST_BY, Method
 from forecaster.forecasting.methods import counted, worth_networks
 from tests.messages import refuses, warns
 

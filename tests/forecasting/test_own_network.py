@@ -154,30 +154,14 @@ def test_an_nnx_module_that_gives_the_outputs_itself(config):
 
 
 @pytest.mark.parametrize(
-    "network",
-    [
-        Leaks,
-        Short,
-        Odd,
-        Outputs,
-        Naive,
-        Decays(3),
-        dict,
-        Statistics,
-    ],
+    "network", [Leaks, Short, Odd, Outputs, Naive, Decays(3), dict, Statistics]
 )
 def test_what_cannot_be_used_is_named(panel, config, network):
     with refuses(UsageError):
         fc.fit(panel, config, network=network)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "nowhere.nets:Mine",
-        "json:JSONDecoder",
-    ],
-)
+@pytest.mark.parametrize("model", ["nowhere.nets:Mine", "json:JSONDecoder"])
 def test_a_path_that_leads_to_no_network_is_named(panel, config, model):
     with refuses(UsageError):
         fc.fit(panel, dataclasses.replace(config, model=model))

@@ -15,13 +15,7 @@ def half(config, units):
     )
 
 
-def test_a_model_of_bfloat16_learns_keeps_its_precision_and_its_bits(
-    panel,
-    config,
-    half,
-    units,
-    tmp_path,
-):
+def test_a_model_of_bfloat16_learns_keeps_its_precision_and_its_bits(panel, half, units, tmp_path):
     model = fc.fit(panel, half, seed=1)
     assert model.provenance["products"] == f"bfloat16 ({units})"
     assert not (model.report["status"] == "diverged").any()

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
+from tests.frames import long
 from tests.slow import rest_slow
 
 CONFIG = fc.Config(horizon=7)
@@ -18,10 +19,7 @@ def values(factor: float, column: str) -> pd.DataFrame:
     days = pd.date_range("2020-01-01", periods=60)
     season = 10 * np.sin(2 * np.pi * np.arange(60) / 7)
     walks = 100 + season + random.normal(0, 1, (6, 60)).cumsum(1)
-    return pd.concat(
-        pd.DataFrame({"unique_id": f"s{row}", "ds": days, column: factor * walk})
-        for row, walk in enumerate(walks)
-    )
+    return long({f"s{row}": factor * walk for row, walk in enumerate(walks)}, days, column)
 
 
 @functools.cache

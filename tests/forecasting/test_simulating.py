@@ -8,6 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import UsageError
+from tests.frames import long
 from tests.messages import refuses
 
 HORIZON = 5
@@ -22,11 +23,8 @@ def market(series: int = 8, rows: int = 700, seed: int = 0) -> pd.DataFrame:
     own = random.normal(size=(series, rows))
     moves = 0.01 * (np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own)
     days = pd.bdate_range("2020-01-01", periods=rows)
-    parts = [
-        pd.DataFrame({"ticker": f"s{k}", "date": days, "close": 100 * np.exp(np.cumsum(moves[k]))})
-        for k in range(series)
-    ]
-    return pd.concat(parts)
+    prices = {f"s{k}": 100 * np.exp(np.cumsum(own)) for k, own in enumerate(moves)}
+    return long(prices, days, "close")
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +129,8 @@ def test_series_that_are_closed_at_times_still_depend_on_each_other():
     common = 0.3 * np.repeat(random.standard_normal(days), 24)
     own = 0.1 * random.standard_normal((series, days * 24))
     times = pd.date_range("2025-03-03", periods=days * 24, freq="h")
-    parts = [
-        pd.DataFrame(
-            {"unique_id": f"q{k}", "ds": times, "y": np.rint(usual * np.exp(common + one))}
-        )
-        for k, one in enumerate(own)
-    ]
-    panel = fc.load_panel(pd.concat(parts))
+    calls = {f"q{k}": np.rint(usual * np.exp(common + one)) for k, one in enumerate(own)}
+    panel = fc.load_panel(long(calls, times))
     config = fc.Config(horizon=24, hidden=2, lookback=24, epochs=1, members=1)
     paths = fc.simulate(fc.fit(panel, config), panel, n_paths=500)
     totals = paths.groupby(["unique_id", "sample_id"])["LSTM"].sum().unstack()

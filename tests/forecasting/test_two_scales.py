@@ -75,13 +75,6 @@ def test_a_fit_from_a_common_start_has_both_and_an_independent_one_its_networks_
     assert "sees the market in 12 series" in repr(fitted)
 
 
-def test_one_series_is_forecast_as_among_all_if_the_panel_has_its_peers(market, fitted):
-    among = fc.predict(fitted, market)
-    one = fc.predict(fitted, market.with_peers(market.ids).only(["S03"]))
-    wanted = among[among["unique_id"] == "S03"].reset_index(drop=True)
-    pd.testing.assert_frame_equal(one, wanted, check_exact=True)
-
-
 def test_without_peers_networks_stand_alone_and_a_warning_says_so(market, fitted):
     with warns(ForecasterWarning):
         alone = fc.predict(fitted, market.only(["S03"]))

@@ -9,17 +9,14 @@ from scipy.special import ndtri
 import forecaster as fc
 from forecaster.forecasting.bands.calibration import KNOTS, Widths, common_tails
 from forecaster.forecasting.fitting.fit import Scores, widths_of
+from tests.frames import long
 
 HORIZON, ROWS = 6, 48
 
 
 def panel_of(prices: dict[str, np.ndarray]) -> fc.Panel:
     dates = pd.date_range("2020-01-31", periods=ROWS, freq="ME")
-    parts = [
-        pd.DataFrame({"unique_id": name, "ds": dates, "y": row[:ROWS]})
-        for name, row in prices.items()
-    ]
-    return fc.load_panel(pd.concat(parts))
+    return fc.load_panel(long({name: row[:ROWS] for name, row in prices.items()}, dates))
 
 
 def scores_of(random: np.random.Generator, shape: tuple[int, int, int]) -> np.ndarray:
