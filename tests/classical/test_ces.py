@@ -1,7 +1,6 @@
 """Complex exponential smoothing of many series, against the recursion in complex numbers."""
 
 import numpy as np
-import pytest
 
 from forecaster.classical import Ces, ces_ahead, fit_ces
 
@@ -58,31 +57,3 @@ def test_forecasts_are_those_of_the_recursion():
         for length in (10, len(row)):
             _, ahead = one_by_one(row[:length], model, 9)
             np.testing.assert_allclose(made[length - 1], ahead, rtol=1e-9)
-
-
-@pytest.mark.parametrize("length", range(1, 12))
-def test_short_series(length):
-    row = np.arange(1.0, length + 1)
-    (model,) = fit_ces([row], 4)
-    assert (model is not None) == (length >= 5)
-    (made,) = ces_ahead([row], [model], 2)
-    assert made.shape == (length, 2)
-    assert np.isfinite(made).all() == (length >= 5)
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(
-    "row",
-    [
-        np.zeros(30),
-        np.full(30, 7.0),
-        np.r_[5.0, np.zeros(29)],
-        np.r_[np.zeros(29), 5.0],
-        1.5 ** np.arange(30),
-        (-1.0) ** np.arange(30),
-        np.r_[1e-100, np.full(40, 1e100)],
-    ],
-)
-def test_extreme_series_stay_finite(row):
-    (made,) = ces_ahead([row], fit_ces([row], 4), 2000)
-    assert np.isfinite(made).all()

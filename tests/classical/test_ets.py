@@ -53,18 +53,3 @@ def test_forms_are_weighted_by_the_criterion_that_is_corrected_for_short_series(
         criterion = length * np.log(squares / length) + 2 * k + 2 * k * (k + 1) / (length - k - 1)
         logs.append(np.log(weight) + criterion / 2)
     np.testing.assert_allclose(logs, logs[0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("length", range(1, 12))
-def test_short_series_get_what_they_carry(length):
-    row = np.arange(1.0, length + 1)
-    average = fit_ets([row], 4)[0]
-    assert bool(average) == (length >= 5)  # a level, its smoothing and a variance need five values
-    made = ets_ahead([row], [average], [length], 3)[0]
-    assert made.shape == (length, 3)
-    assert np.isfinite(made).all() == bool(average)
-
-
-@pytest.mark.parametrize("row", [np.zeros(30), np.full(30, 7.0), np.r_[5.0, np.zeros(29)]])
-def test_series_that_hardly_change_stay_finite(row):
-    assert np.isfinite(latest([row], season=4)).all()

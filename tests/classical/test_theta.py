@@ -53,16 +53,3 @@ def test_a_season_is_found_and_goes_on(multiplied):
     truth = (100 + later) * (1 + 0.2 * wave) if multiplied else 0.1 * later - 3 + 5 * wave
     made = theta_ahead([row], fit_theta([row], 12), 12)[0][-1]
     assert np.abs(made - truth).mean() < 0.05 * np.abs(truth).mean() + 0.5
-
-
-@pytest.mark.parametrize("length", range(1, 8))
-def test_short_series(length):
-    row = np.arange(1.0, length + 1)
-    (model,) = fit_theta([row], 4)
-    assert (model is not None) == (length >= 4)
-    assert np.isfinite(theta_ahead([row], [model], 2)[0]).all() == (length >= 4)
-
-
-@pytest.mark.parametrize("row", [np.zeros(30), np.full(30, 7.0), np.r_[5.0, np.zeros(29)]])
-def test_series_that_hardly_change_stay_finite(row):
-    assert np.isfinite(theta_ahead([row], fit_theta([row], 4), 4)[0]).all()

@@ -37,7 +37,6 @@ from forecaster.series.features.transforms import (
     NAMES,
     Learned,
     Transform,
-    check_parts,
     walk,
 )
 from forecaster.series.known.known_rows import (
@@ -178,17 +177,16 @@ class AnySeries(Transform):
         blending = self.learned.blending._replace(early=())
         return Transform.to_dict(self.with_learned(blending=blending))
 
-    def check(self, horizon: int) -> None:
-        """Raise ValueError unless all parts fit together, as they may not in a file."""
-        super().check(horizon)
+    def sound(self, horizon: int) -> dict[str, bool]:
+        """Return which parts fit the rest; raise ValueError for a series whose own do not."""
         shared, columns = self.learned, len(self.covariates.future)
-        check_parts(
-            calendar=shared.known.calendar.fits(),
-            responses=shared.known.responses.fits(columns),
-            blending=shared.blending.fits(horizon),
-        )
         for name, nature in self.natures.items():
             nature.check(name, horizon, columns)
+        return super().sound(horizon) | {
+            "calendar": shared.known.calendar.fits(),
+            "responses": shared.known.responses.fits(columns),
+            "blending": shared.blending.fits(horizon),
+        }
 
     def feature_count(self, horizon: int) -> int:
         """Return the number of features of each step."""

@@ -66,7 +66,9 @@ def read_transform(fields: Mapping[str, Any], horizon: int) -> Transform:
         for part, stored in (*parts, *natures) if made.takes_any else parts:
             if missing := [f.name for f in dataclasses.fields(part) if f.name not in stored]:
                 raise ValueError(f"{missing[0]}: missing")
-        made.check(horizon)
+        for what, fits in made.sound(horizon).items():
+            if not fits:
+                raise ValueError(f"{what}: its numbers do not fit those of the rest")
     except (msgspec.ValidationError, ValueError) as error:
         raise ValueError(f"transform: {error}") from error
     return made

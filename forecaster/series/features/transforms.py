@@ -159,16 +159,16 @@ class Transform:
         """Return plain values for JSON."""
         return msgspec.to_builtins(self, enc_hook=_plain)
 
-    def check(self, horizon: int) -> None:
-        """Raise ValueError unless all parts fit together, as they may not in a file."""
+    def sound(self, horizon: int) -> dict[str, bool]:
+        """Return which parts fit the rest, as they may not in a file."""
         common, columns = self.learned.common_volatility, len(self.covariates.future)
-        check_parts(
-            covariates=self.covariates.fits(),
-            events=len(self.learned.events) in (0, columns),
-            common_volatility=common is None or common.fits(horizon, self.market),
-            natures=self.takes_any or not self.natures,
-            alone=self.takes_any or self.alone is None,
-        )
+        return {
+            "covariates": self.covariates.fits(),
+            "events": len(self.learned.events) in (0, columns),
+            "common_volatility": common is None or common.fits(horizon, self.market),
+            "natures": self.takes_any or not self.natures,
+            "alone": self.takes_any or self.alone is None,
+        }
 
     def feature_count(self, horizon: int) -> int:
         """Return the number of features of each step."""
@@ -317,13 +317,6 @@ def walk(
         least=np.full(len(z), -np.inf),
         counted=np.zeros(len(z), bool),
     )
-
-
-def check_parts(**sound: bool) -> None:
-    """Raise ValueError unless each of these parts fits the rest."""
-    for what, fits in sound.items():
-        if not fits:
-            raise ValueError(f"{what}: its numbers do not fit those of the rest")
 
 
 def _plain(value: Any) -> Any:
