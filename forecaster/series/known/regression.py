@@ -144,15 +144,20 @@ def _filtered(columns: Columns, number: int, season: int) -> Columns:
 
 def step_errors(columns: Columns, number: int, season: int) -> Columns:
     """Return the one-step errors of an exponential smoothing, whatever its initial state was."""
-    free, made = _start(len(columns), number, season), _filtered(columns, number, season)
-    return made - free @ (free.T @ made)
+    (free, gram), made = _start(len(columns), number, season), _filtered(columns, number, season)
+    return made - free @ _solved(gram, free.T @ made)
 
 
 @functools.lru_cache(maxsize=16)
-def _start(length: int, number: int, season: int) -> Columns:
-    """Return how errors depend on the initial state, as orthonormal columns."""
-    steps = np.arange(length)[:, None] % season == np.arange(season)
-    return np.linalg.qr(_filtered(steps.astype(float), number, season))[0]
+def _start(length: int, number: int, season: int) -> tuple[Columns, Matrix]:
+    """Return how errors depend on the initial state, and the products of these columns.
+
+    A column is that of the step before, a step later.
+    """
+    steps = np.arange(length)[:, None] % season == 0
+    padded = np.pad(_filtered(steps.astype(float), number, season)[:, 0], (season - 1, 0))
+    free = np.lib.stride_tricks.sliding_window_view(padded, season)[:, ::-1].copy()
+    return free, free.T @ free
 
 
 def _solved(matrix: Matrix, side: np.ndarray) -> np.ndarray:
