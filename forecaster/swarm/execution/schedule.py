@@ -4,8 +4,8 @@ Members that train are resident on the devices, where their states stay from blo
 enough members have stopped to save a chunk, or others wait for room, the states come to the host
 and the rest are packed densely again. So slow members never hold up fast ones, and the time that a
 fit takes follows the work that is really done. Members differ in their epoch, never in the program.
-However many members there are, two programs are compiled here: one resumes members from the states
-that they begin with, the other trains them. The states of new members come from a third one.
+However many members there are, one program is compiled here, which trains them. The states of new
+members come from another one.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -44,8 +44,7 @@ from forecaster.swarm.training.loop import (
     State,
     Status,
     measures_nothing,
-    resume,
-    resume_on_host,
+    resumed,
     train_block,
 )
 
@@ -68,6 +67,7 @@ class Packed(NamedTuple):
     rows: Rows
     state: State
     member: Member
+    begins: Bool[np.ndarray, "lane chunk"]  # where a member's best loss is still to be measured
 
 
 class Snapshot(NamedTuple):
@@ -75,7 +75,7 @@ class Snapshot(NamedTuple):
 
     - ``started``: whether each member has started
     - ``state``: on the host; of members that wait, what they begin with; of resident ones only
-      epoch and status are up to date
+      epoch, status and best loss are up to date
     """
 
     started: Bool[np.ndarray, " member"]
@@ -100,7 +100,7 @@ class Schedule:
         work = weights * numbers * math.ceil(members / self.mesh.shape["lane"])
         validated = self._task.validate is not None
         self.pace = Pace(resources.block, work, validated=validated, watched=watched)
-        self._begin, self._train = compiled(self._task, self.mesh, self.pace.longest)
+        self._train = compiled(self._task, self.mesh, self.pace.longest)
         self.layout = self._layout_for(resources, total_bytes(origin) // members)
         self._moving = 0.0  # seconds in which the latest block moved states
         # Small data that one call of each program takes go with the call, which is faster.
@@ -152,12 +152,16 @@ class Schedule:
     @property
     def ended(self) -> Bool[np.ndarray, " member"]:
         """Whether each member has stopped."""
-        return self.started & ~self._training
+        return self.started & ~self._goes_on
 
     @property
     def running(self) -> Rows:
-        """The members that train now."""
-        return np.flatnonzero(self.started & self._training)
+        """The members that train now, or whose best loss is still to be measured."""
+        return np.flatnonzero(self.started & self._goes_on)
+
+    @property
+    def _goes_on(self) -> Bool[np.ndarray, " member"]:
+        return self._training | np.isnan(self._snapshot.state.best_loss)
 
     @property
     def _training(self) -> Bool[np.ndarray, " member"]:
@@ -205,10 +209,8 @@ class Schedule:
         self._bring_back()
         self._admit(waiting[:room])
         rows = self.running[: self.layout.capacity]
-        if not np.array_equal(_rows(self._snapshot.resident), rows):
-            self._bring_back()
-            packed = map(self._pack, self.layout.by_call(rows)) if len(rows) else ()
-            self._snapshot = self._snapshot._replace(resident=tuple(packed))
+        packed = map(self._pack, self.layout.by_call(rows)) if len(rows) else ()
+        self._snapshot = self._snapshot._replace(resident=tuple(packed))
         self._moving = time.perf_counter() - began
 
     def _saves_work(self, resident: Sequence[Packed], waiting: int) -> bool:
@@ -224,21 +226,14 @@ class Schedule:
         return outside > 0 and inside < self.layout.capacity
 
     def _admit(self, rows: Rows) -> None:
-        """Start waiting members; those that a program starts are resident from then on."""
+        """Let waiting members start."""
         if not len(rows):
             return
-        state, resident = self._snapshot.state, list[Packed]()
-        if self._task.validate is None:
-            new = resume_on_host(*take_members((state, self.limits), rows))
-            state = write_members(state, rows, new)
-        else:
-            resident = [self._begun(self._pack(some)) for some in self.layout.by_call(rows)]
-            state = self._with_progress(state, resident)
+        snapshot, validated = self._snapshot, self._task.validate is not None
+        new = resumed(*take_members((snapshot.state, self.limits), rows), validated=validated)
         started = self.started.copy()
         started[rows] = True
-        self._snapshot = self._snapshot._replace(
-            started=started, state=state, resident=tuple(resident)
-        )
+        self._snapshot = Snapshot(started, write_members(snapshot.state, rows, new), ())
 
     def _pack(self, rows: Rows) -> Packed:
         """Pack these members as they are; their states go to the devices with the next call."""
@@ -247,21 +242,16 @@ class Schedule:
         member = Member(packed_chunks(self.held.rows, rows, self.layout), hyperparams, limits)
         if not self._one_call:
             member = jax.device_put(member, NamedSharding(self.mesh, P("lane")))
-        return Packed(rows, state, member)
-
-    def _begun(self, packed: Packed) -> Packed:
-        """Start these members on the devices."""
-        _, origin, member = packed
-        somebody = self.layout.by_chunk(np.ones(len(packed.rows), bool))
-        return packed._replace(state=self._begin((self._shared,), somebody, origin, member))
+        begins = self.layout.by_chunk(np.isnan(self._snapshot.state.best_loss[rows])) > 0
+        return Packed(rows, state, member, begins)
 
     def _with_progress(self, state: State, resident: Sequence[Packed]) -> State:
-        """Return states on the host with epoch and status as they are on the devices."""
-        counts = [(each.state.epoch, each.state.status) for each in resident]
-        (epoch, status), rows = unpack_chunks(counts, _lengths(resident)), _rows(resident)
+        """Return states on the host with the progress that is known on the devices."""
+        names, rows = ("epoch", "status", "best_loss"), _rows(resident)
+        progress = [tuple(getattr(each.state, name) for name in names) for each in resident]
+        found = zip(names, unpack_chunks(progress, _lengths(resident)), strict=True)
         return state._replace(
-            epoch=write_members(state.epoch, rows, epoch),
-            status=write_members(state.status, rows, status),
+            **{name: write_members(getattr(state, name), rows, new) for name, new in found}
         )
 
     def _train_block(self) -> None:
@@ -279,7 +269,8 @@ class Schedule:
                 results[number] = self._results([blocks[number]], epochs)[0]
         losses, _ = unpack_chunks(results, lengths)
         after = [
-            each._replace(state=block.state) for each, block in zip(resident, blocks, strict=True)
+            each._replace(state=block.state, begins=np.zeros_like(each.begins))
+            for each, block in zip(resident, blocks, strict=True)
         ]
         state = self._with_progress(self._snapshot.state, after)
         self.history.add(rows, losses, before, np.asarray(state.epoch)[rows])
@@ -298,11 +289,11 @@ class Schedule:
 
     def _trained(self, packed: Packed, epochs: int, *, checked: bool = False) -> Block:
         """Train chunks that have a member in training. ``checked``: check each epoch anyway."""
-        by_chunk = self.layout.by_chunk(self._training[packed.rows]) * np.int32(epochs)
+        each = self.layout.by_chunk(self._training[packed.rows]) * np.int32(epochs)
         train = self._train
         if checked:
-            train = compiled(self._task, self.mesh, self.pace.longest, checked=True)[1]
-        return train((self._shared,), by_chunk, packed.state, packed.member)
+            train = compiled(self._task, self.mesh, self.pace.longest, checked=True)
+        return train((self._shared,), (each, packed.begins), packed.state, packed.member)
 
     def _results(self, blocks: Sequence[Block], epochs: int) -> list[Tree]:
         """Return losses and soundness of blocks, on the host; losses of ``epochs`` only."""
@@ -337,39 +328,27 @@ def compiled(
     max_epochs: int,
     *,
     checked: bool = False,
-) -> tuple[Program, Program]:
-    """Return the two programs of a fit: one resumes members, the other trains them for a block.
+) -> Program:
+    """Return the program of a fit, which trains members for a block.
 
     - ``max_epochs``: the maximum number of epochs in a block
     - ``checked``: check each epoch, although nothing is measured; see :func:`train_block`
 
-    Both take four arguments: the shared data; a number for each chunk of each lane; states; and
-    :class:`Member`. For the first program the number tells whether a member of the chunk
-    starts; for the second it is the number of epochs to train, 0 where no member trains.
+    It takes four arguments: the shared data; for each chunk of each lane the number of epochs, 0
+    where no member trains, and whether members begin; states; and :class:`Member`.
     """
-
-    def first(common: tuple[Data], somebody: jax.Array, origin: State, member: Member) -> State:
-        def go() -> State:
-            begun = resume(task, origin, _with_shared(member, common))
-            return jax.tree.map(_as_like, begun, origin)
-
-        return cast(State, jax.lax.cond(somebody > 0, go, lambda: origin))
-
     checked = checked or not measures_nothing(task)
 
-    def train(common: tuple[Data], epochs: jax.Array, state: State, member: Member) -> Block:
-        member = _with_shared(member, common)
-        learn = functools.partial(train_block, max_epochs=max_epochs, checked=checked)
+    def train(
+        common: tuple[Data], by_chunk: tuple[jax.Array, jax.Array], state: State, member: Member
+    ) -> Block:
+        member, (epochs, begins) = _with_shared(member, common), by_chunk
+        learn = functools.partial(
+            train_block, max_epochs=max_epochs, begins=begins, checked=checked
+        )
         return _as_vector(learn, task, state, member, epochs)
 
-    return (
-        spread(first, mesh, once=True, name="resume"),
-        spread(train, mesh, name="train"),
-    )
-
-
-def _as_like(leaf: jax.Array, like: AnyArray) -> jax.Array:
-    return leaf.astype(like.dtype)
+    return spread(train, mesh, name="train")
 
 
 def _with_shared(member: Member, common: tuple[Data]) -> Member:

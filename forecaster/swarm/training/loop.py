@@ -1,6 +1,6 @@
 """The training loop of ONE member, in the order in which it happens; the engine maps it over all.
 
-- init: :func:`init_state`, :func:`resume`
+- init: :func:`init_state`, :func:`resumed`, :func:`measured`
 - step: :func:`train_step`, the only place where an optimiser changes weights
 - epoch: :func:`train_epoch`, a step on every batch (:func:`take_steps`), then validation
 - stop: :func:`next_status`
@@ -88,37 +88,34 @@ def init_state(
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
 
 
-def resume(task: Task, state: State, member: Member) -> State:
-    """Return the state of a member that trains on, perhaps with other data or limits.
+def resumed(state: State, limits: Limits, *, validated: bool) -> State:
+    """Return the states (member, ...) of members that train on, perhaps with other limits or data.
 
-    The loss of its best weights is measured again. A member that had finished trains again if its
-    limit is higher now. One whose best weights, or their loss, are not finite has diverged.
+    A member that had finished trains again if its limit is higher now. One whose best weights are
+    not finite has diverged. The loss of the best weights is measured again: until then it is NaN.
     """
-    usable = all_finite(state.best_params)
-    loss = jnp.float32(jnp.inf)
-    if task.validate is not None:
-        loss = task.validate(state.best_params, member.data, member.hyperparams)
-        usable &= jnp.isfinite(loss)
-        loss, _ = _criterion(task, state.best_params, member, loss)
-        # A metric may be undefined before the first epoch: then any value is better.
-        loss = jnp.where(usable & jnp.isfinite(loss), loss, jnp.inf).astype(loss.dtype)
-    finished = jnp.where(state.epoch < member.limits.epochs, Status.TRAINING, Status.FINISHED)
-    going = (state.status == Status.TRAINING) | (state.status == Status.FINISHED)
-    status = jnp.where(going, finished, state.status)
-    status = jnp.where(usable, status, Status.DIVERGED).astype(jnp.int32)
-    return state._replace(status=status, best_loss=loss)
-
-
-def resume_on_host(state: State, limits: Limits) -> State:
-    """Do what :func:`resume` does without validation, to states (member, ...) on the host."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state.best_params)]
     each = [np.isfinite(leaf).all(tuple(range(1, leaf.ndim))) for leaf in leaves]
     usable = np.all(each, axis=0) if each else np.ones(len(state.epoch), bool)
     finished = np.where(state.epoch < limits.epochs, Status.TRAINING, Status.FINISHED)
     going = np.isin(state.status, (Status.TRAINING, Status.FINISHED))
     status = np.where(usable, np.where(going, finished, state.status), Status.DIVERGED)
-    loss = np.full_like(np.asarray(state.best_loss), np.inf)
+    unknown = np.where(usable & validated, np.nan, np.inf)
+    loss = unknown.astype(np.asarray(state.best_loss).dtype)
     return state._replace(status=status.astype(np.int32), best_loss=loss)
+
+
+def measured(
+    task: Task, state: State, member: Member
+) -> tuple[Int32[jax.Array, ""], Float[jax.Array, ""]]:
+    """Return the status and the loss of a member's best weights; diverged where not finite."""
+    assert task.validate is not None
+    loss = task.validate(state.best_params, member.data, member.hyperparams)
+    usable = jnp.isfinite(loss)
+    loss, _ = _criterion(task, state.best_params, member, loss)
+    # A metric may be undefined before the first epoch: then any value is better.
+    loss = jnp.where(usable & jnp.isfinite(loss), loss, jnp.inf).astype(state.best_loss.dtype)
+    return jnp.where(usable, state.status, Status.DIVERGED).astype(jnp.int32), loss
 
 
 # ---- step ----
@@ -338,20 +335,14 @@ def train_one(
     - ``epochs``, ``patience``: as in :func:`forecaster.swarm.fit`
     """
     limits = Limits(jnp.int32(epochs), jnp.int32(epochs if patience is None else patience))
-    member = Member(data, hyperparams, limits)
 
     @jax.jit
-    def begin(key_data: jax.Array, member: Member) -> State:
-        return resume(task, init_state(task, key_data, member.hyperparams), member)
+    def train(key_data: jax.Array, member: Member) -> State:
+        new = init_state(task, key_data, member.hyperparams)
+        new = new._replace(best_loss=jnp.float32(jnp.nan))  # still to be measured
+        return train_block(task, new, member, epochs, epochs, begins=True).state
 
-    @jax.jit
-    def epoch(state: State, member: Member) -> State:
-        return train_epoch(task, state, member)[0]
-
-    state = cast(State, begin(key_data, member))
-    while state.status == Status.TRAINING:
-        state = cast(State, epoch(state, member))
-    return state
+    return cast(State, train(key_data, Member(data, hyperparams, limits)))
 
 
 class Block(NamedTuple):
@@ -374,6 +365,7 @@ def train_block(
     epochs: int | Int32[AnyArray, ""],
     max_epochs: int,
     *,
+    begins: bool | Bool[AnyArray, ""],
     checked: bool = True,
 ) -> Block:
     """Train a member for several epochs; after its last one nothing of it changes.
@@ -382,6 +374,7 @@ def train_block(
     - ``epochs``: the number of epochs, passed as data so that blocks of other lengths compile
       nothing new. Unless ``checked``, it must not exceed what any training member has left
     - ``max_epochs``: the number of epochs that the arrays of losses have room for
+    - ``begins``: whether the loss of the best weights may have to be measured before
     - ``checked``: whether each epoch is checked. Where nothing is measured, the end of the block is
       enough, which takes up to a third less time: members that do not train are computed too, and
       put back at the end; one that diverges trains to the end of the block, and the caller trains
@@ -401,6 +394,14 @@ def train_block(
 
         return where(training, after, state), jax.tree.map(write, history, losses)
 
+    if task.validate is not None:
+        before, unknown = (state.status, state.best_loss), jnp.isnan(state.best_loss)
+
+        def begin() -> tuple[AnyArray, AnyArray]:
+            return where(unknown, measured(task, state, member), before)
+
+        status, loss = cast(Any, jax.lax.cond(begins, begin, lambda: before))
+        state = state._replace(status=status, best_loss=loss)
     blank = _blank_losses(task, max_epochs)
     carry = state, blank if checked else blank.train
     after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
