@@ -1,6 +1,7 @@
-"""The training task of one series under a Config: its data, windows, targets and loss."""
+"""The training task of one series, or of all, under a Config: data, windows, targets and loss."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple
 
@@ -14,12 +15,11 @@ from forecaster import swarm
 from forecaster.forecasting.bands.distribution import loss_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.networks import OwnNetwork, functions, gather
+from forecaster.forecasting.networks import OwnNetwork, functions
 from forecaster.forecasting.windows import (
     MODES,
     AnyArray,
     Split,
-    Step,
     TrainingMode,
     Windows,
 )
@@ -27,7 +27,9 @@ from forecaster.series import Transformed
 
 
 class Series(NamedTuple, Generic[AnyArray]):
-    """The data of one member. In a swarm each array has a leading member axis.
+    """The data of one series, or of several: arrays (series, ...).
+
+    In a swarm each array has a leading member axis.
 
     - ``features``: features of every step
     - ``targets``: targets of the forecasts made at every step, NaN where unknown
@@ -79,41 +81,51 @@ def make_task(
     network: OwnNetwork | None = None,
     *,
     started: bool = False,
+    pooled: tuple[int, int] | None = None,
 ) -> swarm.Task:
-    """Return the task of one series under a config.
+    """Return the task of the network of one series, or of all series, under a config.
 
     - ``split``: sizes of windows and spans
     - ``features``: the number of features of a step
     - ``network``: a user's own class in place of the config's model
     - ``started``: whether the data are :class:`Started`: the difference from a common start is
       learned, so that weight decay pulls the weights to that start
+    - ``pooled``: of a network of all series, whose data are arrays (series, ...): the number of
+      batches of an epoch, and of windows in each
     """
     init = functions(config, features, network).init
     mode = MODES[config.training_mode](split)
     mean_loss = make_loss(config, mode, features, network)
 
     def parts(data: Any) -> tuple[Series[Array], Params | None]:
-        return (data.series, data.start) if started else (data, None)
+        series, start = (data.series, data.start) if started else (data, None)
+        return series if pooled else Series(*(part[None] for part in series)), start
 
     def whole(params: Params, start: Params | None) -> Params:
         return params if start is None else jax.tree.map(jnp.add, params, start)
 
-    def draw(data: Any, key: Array) -> tuple[Windows, Bool[Array, " batch"]]:
+    def draw(data: Any, key: Array) -> tuple[Any, Bool[Array, " batch"]]:
         series, _ = parts(data)
-        return mode.batches(key, series.first, series.boundary, config.batch_size)
+        if pooled:
+            return _all_in_turn(key, split, series, *pooled), jnp.ones(pooled[0], bool)
+        return mode.batches(key, series.first[0], series.boundary[0], config.batch_size)
 
-    def take(data: Any, windows: Windows) -> tuple[Params | None, Examples]:
+    def take(data: Any, index: Any) -> tuple[Params | None, Examples]:
         series, start = parts(data)
-        examples = cut(mode, series, windows.starts, series.first, series.boundary)
+        rows, windows = index if pooled else (jnp.zeros_like(index.starts), index)
+        first, boundary = series.first[rows], series.boundary[rows]
+        examples = cut(mode, series, rows, windows.starts, first, boundary)
         used = windows.used[:, None, None]
         return start, examples._replace(targets=jnp.where(used, examples.targets, jnp.nan))
 
     def validate(params: Params, data: Any, hyperparams: swarm.Hyperparams) -> Float[Array, ""]:
         series, start = parts(data)
-        starts = jnp.asarray(mode.validation_starts())
-        earliest = jnp.maximum(series.first, series.boundary)
-        examples = cut(mode, series, starts, earliest, split.steps - 1)
-        return mean_loss(whole(params, start), examples)
+        starts, count = mode.validation_starts(), len(series.first)
+        rows = np.repeat(np.arange(count), len(starts))
+        earliest = jnp.maximum(series.first, series.boundary)[rows]
+        last = jnp.full(len(rows), split.steps - 1)
+        examples = cut(mode, series, rows, jnp.tile(starts, count), earliest, last)
+        return mean_loss(whole(params, start), swarm.shard_batch(examples))
 
     return swarm.Task(
         init=(lambda key: jax.tree.map(jnp.zeros_like, init(key))) if started else init,
@@ -125,6 +137,23 @@ def make_task(
         validate=validate,
         optimizer=swarm.inject_hyperparams(swarm.adamw),
     )
+
+
+def _all_in_turn(
+    key: Array, split: Split, data: Series[Array], batches: int, batch: int
+) -> tuple[Int[Array, "batch window"], Windows]:
+    """Draw windows of all series in turn, in random order, so that each appears equally often.
+
+    Also return the series of each window.
+    """
+    of_series, of_window = jax.random.split(key)
+    series, shape = data.first.shape[0], (batches, batch)
+    rounds = jax.random.split(of_series, math.ceil(batches * batch / series))
+    orders = jax.vmap(lambda k: jax.random.permutation(k, series))(rounds)
+    rows = orders.reshape(-1)[: batches * batch].reshape(shape)
+    part = jax.random.uniform(of_window, (batches * batch,)).reshape(shape)
+    starts = split.starts(part, data.first[rows], data.boundary[rows])
+    return rows, Windows(starts, jnp.ones(shape, bool))
 
 
 def make_loss(
@@ -174,22 +203,25 @@ class Examples(NamedTuple):
 def cut(
     mode: TrainingMode,
     data: Series[Array],
+    rows: Int[Array, " window"] | np.ndarray,
     starts: Int[Array, " window"],
-    earliest: Step,
-    latest: Step,
+    earliest: Int[Array, " window"],
+    latest: Int[Array, " window"],
 ) -> Examples:
-    """Cut windows and their targets out of a member's history.
+    """Cut windows and their targets out of histories.
 
     - ``mode``: which steps of a window predict
-    - ``data``: the data of one member
+    - ``data``: the data of some series, arrays (series, ...)
+    - ``rows``: the series of each window
     - ``starts``: the first step of each window
     - ``earliest``: the first step whose forecasts have targets
     - ``latest``: the last step that may be a target
     """
-    split = mode.split
-    inputs, valid = gather(data.features, data.first, starts, split.lookback)
+    split, row = mode.split, rows[:, None]
+    steps = starts[:, None] + np.arange(split.lookback)
+    valid = (steps >= data.first[row]).astype(data.features.dtype)
+    inputs = data.features.at[row, steps].get(mode="clip") * valid[..., None]
     origins = mode.origins(starts)
-    inside = split.targets_within(origins, earliest, latest)
-    targets = jnp.take(data.targets, origins, axis=0, mode="clip")
-    counted = jnp.broadcast_to(data.counted, starts.shape)
-    return Examples(inputs, valid, jnp.where(inside, targets, jnp.nan), counted)
+    inside = split.targets_within(origins, earliest[:, None], latest[:, None, None])
+    targets = data.targets.at[row, origins].get(mode="clip")
+    return Examples(inputs, valid, jnp.where(inside, targets, jnp.nan), data.counted[rows])

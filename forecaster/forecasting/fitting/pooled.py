@@ -5,24 +5,20 @@ it the network memorises the dates that series share, and forecasts worse than n
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.network_task import Examples, Series, cut, make_loss
-from forecaster.forecasting.networks import OwnNetwork, functions
-from forecaster.forecasting.windows import MODES, Split
+from forecaster.forecasting.network_task import Series, make_task
+from forecaster.forecasting.networks import OwnNetwork
+from forecaster.forecasting.windows import Split
 from forecaster.series import sampled_names
 
 _LARGEST_BATCH = 256  # windows
@@ -67,7 +63,8 @@ def train_pooled(
     lengths = np.maximum(data.boundary - data.first, covered)
     windows = int(np.round(lengths / covered).sum())  # that cover all training spans once
     batch = min(_LARGEST_BATCH, max(config.batch_size, windows // _STEPS))
-    task = _pooled_task(config, split, features, network, batch, max(1, math.ceil(windows / batch)))
+    batches = max(1, math.ceil(windows / batch))
+    task = make_task(config, split, features, network, pooled=(batches, batch))
     epochs, patience = config.limits("pooled")
     # The names, and so the random draws, do not depend on the series.
     names = [f"all series\x1f{k}" for k in range(config.members)]
@@ -84,68 +81,6 @@ def train_pooled(
         and (lambda progress: on_progress(dataclasses.replace(progress, stage=_STAGE))),
     )
     return Pooled(fitted.params, fitted.seconds)
-
-
-@functools.lru_cache(maxsize=8)
-def _pooled_task(
-    config: Config,
-    split: Split,
-    features: int,
-    network: OwnNetwork | None,
-    batch: int,
-    batches: int,
-) -> swarm.Task:
-    """Return the task of one network that learns from all series: arrays (series, ...)."""
-    mode = MODES[config.training_mode](split)
-    mean_loss = make_loss(config, mode, features, network)
-
-    def draw(data: Series[Array], key: Array):
-        # All series in turn, in random order, so that each appears equally often in an epoch.
-        of_series, of_window = jax.random.split(key)
-        series = data.first.shape[0]
-        rounds = math.ceil(batches * batch / series)
-        orders = jax.vmap(lambda k: jax.random.permutation(k, series))(
-            jax.random.split(of_series, rounds)
-        )
-        rows = orders.reshape(-1)[: batches * batch]
-        part = jax.random.uniform(of_window, (batches * batch,))
-        starts = split.starts(part, data.first[rows], data.boundary[rows])
-        index = rows.reshape(batches, batch), starts.reshape(batches, batch)
-        return index, jnp.ones(batches, bool)
-
-    def take(data: Series[Array], index: tuple[Array, Array]) -> Examples:
-        rows, starts = index
-
-        def one(row: Array, start: Array) -> Examples:
-            series = Series(*(jnp.take(part, row, axis=0, mode="clip") for part in data))
-            return cut(mode, series, start[None], series.first, series.boundary)
-
-        return _as_one(jax.vmap(one)(rows, starts))
-
-    def validate(
-        params: Params, data: Series[Array], hyperparams: swarm.Hyperparams
-    ) -> Float[Array, ""]:
-        starts = jnp.asarray(mode.validation_starts())
-
-        def one(series: Series[Array]) -> Examples:
-            earliest = jnp.maximum(series.first, series.boundary)
-            return cut(mode, series, starts, earliest, split.steps - 1)
-
-        return mean_loss(params, swarm.shard_batch(_as_one(jax.vmap(one)(data))))
-
-    return swarm.Task(
-        init=functions(config, features, network).init,
-        loss=lambda params, examples, key, hyperparams: mean_loss(params, examples, key),
-        batches=draw,
-        take=take,
-        validate=validate,
-        optimizer=swarm.inject_hyperparams(swarm.adamw),
-    )
-
-
-def _as_one(examples: Examples) -> Examples:
-    """Merge examples of several series, (series, window, ...), into one batch."""
-    return Examples(*(part.reshape(-1, *part.shape[2:]) for part in examples))
 
 
 MOST_SERIES = 1_000
