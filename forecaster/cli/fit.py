@@ -142,7 +142,7 @@ def _update(ctx: click.Context, home: Home, before: str | None, ray: str | None)
             "Saved": str(folder),
         }
     )
-    _print_comparison(forecasting.comparison(report.loc[names], result.seconds))
+    _print_comparison(forecasting.comparison(report.loc[names], result.run.provenance))
     name_stale(result.gone)
     return PARTLY if result.gone else 0
 
@@ -189,7 +189,7 @@ def _print_summary(fit: "pipeline.SavedFit") -> None:
         "Saved": str(fit.folder),
     }
     show_facts({name: text for name, text in shown.items() if text})
-    _print_comparison(forecasting.comparison(report, made["training_seconds"]))
+    _print_comparison(forecasting.comparison(report, made))
     if worse := forecasting.worse_than_simple(report):
         click.secho(printable(worse), fg="red")
 

@@ -41,9 +41,9 @@ from .fitting.common import learn_common as learn_common
 from .fitting.fit import Part as Part
 from .fitting.fit import Scores as Scores
 from .fitting.fit import changing_rows as changing_rows
+from .fitting.fit import coverage_of as coverage_of
 from .fitting.fit import fit as fit
 from .fitting.fit import fit_part as fit_part
-from .fitting.fit import fit_with as fit_with
 from .fitting.fit import settled_by_rows as settled_by_rows
 from .fitting.fit import widths_of as widths_of
 from .fitting.fit import with_declared as with_declared

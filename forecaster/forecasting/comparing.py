@@ -1,5 +1,8 @@
 """What own networks add to simpler methods, on the rows that a fit held back."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -8,8 +11,8 @@ from forecaster.series import CLASSICAL
 
 COMPONENTS = (*CLASSICAL, "linear", "patterns")
 """The components of the combination that are also compared by themselves."""
-COVERAGE, COMBINATION_COVERAGE = "coverage-80", "combination_coverage-80"
-"""The columns of reports with the share of outcomes in bands of 80 %."""
+COMBINATION_COVERAGE = "combination_coverage-80"
+"""The column of reports with the share of outcomes in bands of 80 % around the combination."""
 SEASONAL_NAIVE = "seasonal_naive"
 _NEARLY_ALL = 0.8  # share of the series for which a forecast must be known to be compared
 
@@ -19,7 +22,7 @@ def beside(name: str) -> str:
     return f"{name}_beside_naive"
 
 
-def comparison(report: pd.DataFrame, seconds: float) -> pd.DataFrame:
+def comparison(report: pd.DataFrame, made: Mapping[str, Any]) -> pd.DataFrame:
     """Return how well each method forecasts the rows held back, a row per method.
 
     All rows are about the same series: those with networks of their own if there are any, or a
@@ -30,11 +33,12 @@ def comparison(report: pd.DataFrame, seconds: float) -> pd.DataFrame:
     - ``loss``: of networks: the mean negative log likelihood, by which training also stops, so that
       it flatters own networks a little
     - ``error``: the mean absolute error over that of the last value, the median over series
-    - ``coverage``: the share of outcomes in bands of 80 %, calibrated on earlier held-back rows
+    - ``coverage``: the share of outcomes in the model's bands of 80 %, over a sample of all series
+      that it forecasts so; of the combination, in bands calibrated on earlier outcomes
     - ``seconds``: of the training of all networks
 
     What the fit has not measured is NaN. ``attrs["series"]`` is the number of series.
-    ``report``: of a model, a row per series; ``seconds``: of its training
+    ``report``: of a model, a row per series; ``made``: its provenance
     """
     own = report[FORECAST_BY] == Method.OWN
     some = report[own] if own.any() else report
@@ -59,9 +63,9 @@ def comparison(report: pd.DataFrame, seconds: float) -> pd.DataFrame:
     table.loc["last value", "error"] = 1.0
     if str(Method.COMBINATION) in table.index:
         table.loc[str(Method.COMBINATION), "coverage"] = mean(COMBINATION_COVERAGE)
-    table.loc[first, "coverage"] = mean(COVERAGE)
+    table.loc[first, "coverage"] = made.get("coverage")
     if own.any():
-        table.loc[first, ["loss", "seconds"]] = mean("validation_loss"), seconds
+        table.loc[first, ["loss", "seconds"]] = mean("validation_loss"), made["training_seconds"]
     order = list(dict.fromkeys([first, *map(str, table.index)]))
     table = table.loc[order, ["loss", "error", "coverage", "seconds"]]
     table.attrs["series"] = len(some)

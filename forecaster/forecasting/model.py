@@ -218,7 +218,7 @@ class Model:
     @property
     def comparison(self) -> pd.DataFrame:
         """How well networks and simpler methods forecast the rows held back, a row per method."""
-        return comparison(self.report, self.provenance.get("training_seconds", np.nan))
+        return comparison(self.report, self.provenance)
 
     def only(self, ids: Sequence[str]) -> "Model":
         """Return the model of these series alone, in this order.

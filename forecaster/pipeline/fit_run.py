@@ -19,6 +19,7 @@ from forecaster.forecasting import (
     Config,
     Model,
     check_static,
+    coverage_of,
     forecast_frame,
     prepared,
     widths_of,
@@ -141,8 +142,9 @@ def _train_and_save(
     parts = train_shards(reader, scanned, unfinished, executor, callbacks)
     skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
     lost = any(part.lost for part in parts)
-    widths = widths_of(request.config, [part.scores for part in parts], tune=request.tune)
-    provenance = _provenance(scanned, parts, work)
+    scores = [part.scores for part in parts]
+    widths = widths_of(request.config, scores, tune=request.tune)
+    provenance = _provenance(scanned, parts, work) | {"coverage": coverage_of(scores, widths)}
     folder = save_shards(home, parts, widths, skipped, provenance, unfinished.run)
     if not lost:
         unfinished.discard()

@@ -64,6 +64,7 @@ from .panel.sampled import sampled_names as sampled_names
 from .panel.stacking import Layout as Layout
 from .panel.stacking import union_of as union_of
 from .prices.common_volatility import FEWEST_PEERS as FEWEST_PEERS
+from .prices.common_volatility import CommonVolatility as CommonVolatility
 from .prices.common_volatility import ScaleWeights as ScaleWeights
 from .prices.common_volatility import latest_times as latest_times
 from .prices.common_volatility import peers_at as peers_at

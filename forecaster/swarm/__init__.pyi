@@ -10,6 +10,7 @@ from .arrays.data import Shared as Shared
 from .arrays.data import Streamed as Streamed
 from .arrays.members import take_members as take_members
 from .arrays.variables import Variables as Variables
+from .checkpoints.arrays_file import Trained as Trained
 from .checkpoints.checkpoint import Checkpoint as Checkpoint
 from .checkpoints.checkpoint import arithmetic as arithmetic
 from .checkpoints.writing import SwarmWriteError as SwarmWriteError

@@ -7,16 +7,13 @@ So the errors of both can be compared, and their times.
 
 import concurrent.futures
 import dataclasses
-import functools
 import multiprocessing
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 
 from forecaster import swarm
 from forecaster.evaluation.baselines.runner import check_torch, reason_of
@@ -24,19 +21,16 @@ from forecaster.forecasting import (
     MODES,
     Config,
     Model,
-    Networks,
     Series,
     Split,
     TrainingMode,
     Windows,
-    fit_with,
-    make_task,
-    series_data,
+    fit_part,
     split_of,
+    with_declared,
 )
 from forecaster.machine import cores, end_with_parent
-from forecaster.series import Panel, Transformed
-from forecaster.swarm import epoch_keys, init_state
+from forecaster.series import Panel
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +55,17 @@ def fit_by_torch(
     config = dataclasses.replace(
         config, start="independent", members=1, precision="float32", data_parallel=1
     )
-    return fit_with(functools.partial(_train_all, on_series), panel, config, seed)
+    config, panel = with_declared(config, panel)
+
+    def report(progress: swarm.Progress) -> None:
+        if on_series and progress.stopped:
+            on_series(progress.stopped, progress.members)
+
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(cores(), context, end_with_parent) as pool:
+        list(pool.map(_start_process, range(cores())))  # before the time is taken
+        trainer = _Torch(config, pool)
+        return fit_part(panel, config, seed, executor=trainer, on_progress=report).model
 
 
 class Job(NamedTuple):
@@ -69,7 +73,7 @@ class Job(NamedTuple):
 
     - ``config, split``: settings, and sizes of windows and spans
     - ``data``: its data
-    - ``params``: the initial weights
+    - ``state``: the state before training, each array (1, ...)
     - ``windows``: the windows of every epoch's batches, (epoch, batch, window)
     - ``active``: which batches are not empty, (epoch, batch)
     """
@@ -77,70 +81,59 @@ class Job(NamedTuple):
     config: Config
     split: Split
     data: Series[np.ndarray]
-    params: Mapping[Any, Any]
+    state: swarm.State
     windows: Windows
     active: np.ndarray
 
 
-Outcome: TypeAlias = tuple[Mapping[Any, Any], tuple[str, int, int, float, str]]
-"""The best weights, and a row of the report; the initial weights where training failed."""
+@dataclasses.dataclass(frozen=True)
+class _Torch:
+    """Trains each network by PyTorch, in a process of the ``pool``: an executor of the swarm."""
+
+    config: Config
+    pool: concurrent.futures.Executor
+
+    is_local = False
+    members_per_shard = 1
+
+    def lanes(self) -> Sequence[int]:
+        return [1] * cores()
+
+    def run(
+        self, function: object, common: Any, parts: Iterable[Any], *, per_core: bool = False
+    ) -> Generator[tuple[Any, Any], None, None]:
+        """Yield each part, one member, when it is trained; ``function`` would train by JAX."""
+        del function, per_core
+        shards = list(parts)
+        yield from zip(
+            shards, self.pool.map(train_one, _jobs(self.config, common.task, shards)), strict=True
+        )
 
 
-def _train_all(
-    on_series: Callable[[int, int], None] | None,
-    config: Config,
-    transformed: Transformed,
-    ids: Sequence[str],
-    seed: int,
-) -> tuple[Networks, float]:
-    """Return the networks, and the seconds without those in which the processes started."""
-    jobs, outcomes = _jobs(config, transformed, ids, seed), list[Outcome]()
-    workers, context = min(cores(), len(jobs)), multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, context, end_with_parent) as pool:
-        list(pool.map(_start_process, range(workers)))
-        began = time.perf_counter()
-        for outcome in pool.map(train_one, jobs):
-            outcomes.append(outcome)
-            if on_series:
-                on_series(len(outcomes), len(jobs))
-        seconds = time.perf_counter() - began
-    params, rows = zip(*outcomes, strict=True)
-    params = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *params)  # one for each series
-    names = ["status", "epochs", "best_epoch", "validation_loss", "why_not"]
-    report = pd.DataFrame(rows, columns=names, index=pd.Index(ids, name="unique_id"))
-    report = report.astype({"epochs": np.int32, "best_epoch": np.int32})
-    return Networks(config, tuple(ids), params, report), seconds
+def _jobs(config: Config, task: swarm.Task, shards: Sequence[Any]) -> list[Job]:
+    """Make the jobs, with the batches that the swarm would draw."""
+    data = [Series(*(part[0] for part in shard.data)) for shard in shards]
+    states = [shard.settings.origin for shard in shards]
 
-
-def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: int) -> list[Job]:
-    """Make the jobs, with the initial weights and batches that the swarm would draw."""
-    split = split_of(config, transformed.z.shape[1])
-    task = make_task(config, split, transformed.features.shape[-1])
-    data, keys = series_data(config, transformed), swarm.member_keys(seed, ids)
-    hyperparams = {
-        name: jnp.float32(value) for name, value in config.hyperparams("independent").items()
-    }
-
-    def begin(
-        key: jax.Array, first: jax.Array, boundary: jax.Array
-    ) -> tuple[Any, tuple[Windows, jax.Array]]:
+    def draw(key: jax.Array, first: jax.Array, boundary: jax.Array) -> tuple[Windows, jax.Array]:
         # Batches do not depend on features and targets.
         empty = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first, boundary, jnp.array(False))
         epochs = jnp.arange(1, config.limits("independent")[0] + 1)
-        drawn = jax.lax.map(lambda epoch: task.batches(empty, epoch_keys(key, epoch)[0]), epochs)
-        return init_state(task, key, hyperparams).params, drawn
+        return jax.lax.map(lambda one: task.batches(empty, swarm.epoch_keys(key, one)[0]), epochs)
 
-    params, (windows, active) = swarm.map_members(
-        begin, keys, data.first, data.boundary, members=len(ids)
+    windows, active = swarm.map_members(
+        draw,
+        np.concatenate([state.key for state in states]),
+        np.array([own.first for own in data]),
+        np.array([own.boundary for own in data]),
+        members=len(data),
     )
+    split = split_of(config, len(data[0].features))
+    drawn = zip(windows.starts, windows.used, active, strict=True)
     return [
-        Job(
-            config, split, Series(*(np.asarray(part[row]) for part in data)),
-            jax.tree.map(lambda leaf, row=row: np.array(leaf[row]), params),
-            Windows(windows.starts[row], windows.used[row]), active[row],
-        )
-        for row in range(len(ids))
-    ]  # fmt: skip
+        Job(config, split, own, state, Windows(starts, used), some)
+        for own, state, (starts, used, some) in zip(data, states, drawn, strict=True)
+    ]
 
 
 def _start_process(_: int) -> None:
@@ -150,15 +143,15 @@ def _start_process(_: int) -> None:
     torch.nn.LSTM(1, 1)(torch.zeros(1, 1, 1))[0].sum().backward()
 
 
-def train_one(job: Job) -> Outcome:
+def train_one(job: Job) -> swarm.Trained | swarm.Failed:
     """Train one network in this thread."""
     try:
         return _train(job)
     except Exception as error:
-        return job.params, ("diverged", 0, 0, np.inf, reason_of(error))
+        return swarm.Failed(reason_of(error))
 
 
-def _train(job: Job) -> Outcome:
+def _train(job: Job) -> swarm.Trained:
     import torch
 
     torch.set_num_threads(1)
@@ -168,7 +161,7 @@ def _train(job: Job) -> Outcome:
         fused=True,
     )  # fmt: skip
     best, best_epoch, best_loss = network.exported(), 0, network.validation_loss()
-    status, epoch = "finished", 0
+    status, epoch = swarm.Status.FINISHED, 0
     epochs, patience = job.config.limits("independent")
     for epoch in range(1, epochs + 1):
         for starts, used, active in zip(
@@ -182,14 +175,20 @@ def _train(job: Job) -> Outcome:
                 optimizer.step()
         loss = network.validation_loss()
         if not np.isfinite(loss):
-            status = "diverged"
+            status = swarm.Status.DIVERGED
             break
         if loss < best_loss:
             best, best_epoch, best_loss = network.exported(), epoch, loss
         if epoch - best_epoch >= patience and epoch < epochs:
-            status = "stopped_early"
+            status = swarm.Status.STOPPED_EARLY
             break
-    return best, (status, epoch, best_epoch, best_loss, "")
+    state = job.state._replace(
+        best_params=jax.tree.map(lambda leaf: leaf[None], best), epoch=np.array([epoch]),
+        status=np.array([status]), best_loss=np.array([best_loss]),
+        best_epoch=np.array([best_epoch]),
+    )  # fmt: skip
+    unknown = np.full((1, epoch), np.nan, np.float32)
+    return swarm.Trained(state, swarm.Losses(unknown, unknown))
 
 
 class _Network:
@@ -201,7 +200,8 @@ class _Network:
     def __init__(self, job: Job):
         import torch
 
-        config, params, data = job.config, job.params, job.data
+        config, data = job.config, job.data
+        params: Any = jax.tree.map(lambda leaf: np.array(leaf[0]), job.state.params)
         layers = [params["layers"][number] for number in range(config.layers)]
         self._cell = _lstm(layers, config.hidden)
         self._out = torch.nn.Linear(*params["out"]["kernel"].shape)

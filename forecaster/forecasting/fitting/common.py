@@ -106,10 +106,12 @@ def learn_common(
         series_data(config, transformed), seed, on_progress=on_progress,
     )  # fmt: skip
     every = np.ones(len(part.ids), bool)
-    known = with_scale_weights(
-        common.transform, config, network, pooled.params, transformed, part, every
-    )
-    return common._replace(transform=known, pooled=pooled)
+    weighed = with_scale_weights(
+        common.transform.learned.common_volatility, config, network, pooled.params, transformed,
+        part, every,
+    )  # fmt: skip
+    transform = common.transform.with_learned(common_volatility=weighed)
+    return common._replace(transform=transform, pooled=pooled)
 
 
 def shared(

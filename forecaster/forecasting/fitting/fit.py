@@ -6,11 +6,10 @@ the parts together equal that fit, bit for bit.
 """
 
 import dataclasses
-import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -29,7 +28,7 @@ from forecaster.forecasting.fitting.arguments import (
 )
 from forecaster.forecasting.fitting.common import Common, Sampling, shared
 from forecaster.forecasting.fitting.training import train, untrained
-from forecaster.forecasting.fitting.validating import validated, with_scale_weights
+from forecaster.forecasting.fitting.validating import held, validated, with_scale_weights
 from forecaster.forecasting.methods import (
     FORECAST_BY,
     Method,
@@ -45,7 +44,7 @@ from forecaster.forecasting.networks import OwnNetwork, with_network
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     Panel,
-    Transformed,
+    Transform,
     findings_of,
     held_back_rows,
     say_findings,
@@ -53,10 +52,6 @@ from forecaster.series import (
     with_peers,
 )
 from forecaster.swarm.recurrence import products_of
-
-Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
-"""Trains networks, given the settings, data (series, ...), the series' names and a seed; returns
-them, and the seconds that it took."""
 
 
 def fit(
@@ -118,17 +113,6 @@ def fit(
     return model
 
 
-def fit_with(trainer: Trainer, panel: Panel, config: Config, seed: int) -> Model:
-    """Fit as :func:`fit` does, with networks that another function trains.
-
-    ``trainer``: trains the networks of all series; its report has a column ``why_not``, the reason
-    why a series has no network, or empty. Others as for :func:`fit`.
-    """
-    config, panel = with_declared(config, panel)
-    panel, common = _whole(panel.masked(), config)
-    return _fitted(trainer, panel, common, config, seed).model
-
-
 def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
     """Return both with the market that either of them declares.
 
@@ -186,14 +170,14 @@ class Scores(NamedTuple):
 class Part(NamedTuple):
     """The fitted model of some series, and the data that the whole fit needs from it.
 
+    - ``lost``: series that no worker could train
     - ``sampled_scores``: scores of the outcomes in the validation span, of those series that are in
       the sample of the whole fit, which sets the initial width of all bands
-    - ``lost``: series that no worker could train
     """
 
     model: Model
+    lost: tuple[str, ...]
     sampled_scores: Scores
-    lost: tuple[str, ...] = ()
 
 
 def fit_part(
@@ -225,11 +209,45 @@ def fit_part(
         panel, common = _whole(panel.masked(), config, tuned=tune)
     else:
         common = common._replace(transform=common.transform.with_series(panel, config.season))
-    trainer = functools.partial(
-        train, tune=tune, network=network, pooled=common.pooled, before=before,
-        checkpoint=checkpoint, executor=executor, on_progress=on_progress,
-    )  # fmt: skip
-    return _fitted(trainer, panel, common, config, seed, network=network, tuned=tune)
+    rows, horizon = panel.mask.sum(1), config.horizon
+    own = trains(panel, config, common.transform) & common.networks
+    blended = common.transform.name == "combined"
+    unseen = held_back_rows(rows, horizon) if blended else rows // 2
+    early = common.transform.with_components(panel, horizon, unseen)
+    transformed = early.apply(panel, horizon, common.steps)
+    final = early.with_components(panel, horizon)
+    if own.any():
+        some = transformed if own.all() else transformed.only(np.flatnonzero(own))
+        named = tuple(name for name, trained in zip(panel.ids, own, strict=True) if trained)
+        networks, seconds = train(
+            config, some, named, seed, tune=tune, network=network, pooled=common.pooled,
+            before=before, checkpoint=checkpoint, executor=executor, on_progress=on_progress,
+        )  # fmt: skip
+    else:
+        width = transformed.features.shape[-1]
+        networks, seconds = untrained(config, width, network, common.pooled), 0.0
+    if common.pooled is None and networks.start is not None:  # otherwise these weights are known
+        weighed = with_scale_weights(
+            early.learned.common_volatility, config, network, networks.start, transformed, panel,
+            own,
+        )  # fmt: skip
+        early, final = (one.with_learned(common_volatility=weighed) for one in (early, final))
+        transformed = transformed.beside_networks(weighed)
+    serves = networks.start is not None
+    networks = networks.among(panel.ids, methods_of(panel, config, final, own, common=serves))
+    held_back = np.where(own, validation_of(config, rows), unseen)
+    networks, scores = validated(networks, early, transformed, panel, held_back)
+    counted, networked = final.counted(panel.ids), networks.networked
+    kinds = networked, ~networked & ~counted, ~networked & counted
+    sampled = np.isin(panel.ids, common.sample)
+    scores_of = Scores(*(scores[sampled & kind] for kind in kinds))
+    widths = widths_of(config, [scores_of], tune=tune)
+    provenance = {
+        "seed": seed, "training_seconds": seconds, "tuned": tune,
+        "coverage": coverage_of([scores_of], widths),
+    }  # fmt: skip
+    model = _model(panel, networks, final, scores, widths, provenance)
+    return Part(*_without_broken(model), scores_of)
 
 
 def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel, Common]:
@@ -247,88 +265,60 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
     return panel, common
 
 
-def _fitted(
-    trainer: Trainer,
+def _model(
     panel: Panel,
-    common: Common,
-    config: Config,
-    seed: int,
-    *,
-    network: OwnNetwork | None = None,
-    tuned: bool = False,
-) -> Part:
-    """Train the networks of series that the common transform can take, and judge them.
-
-    The model is without series whose networks or forecasts are broken. Raises NoSeries where no
-    series is left.
-    """
-    rows = panel.mask.sum(1)
-    own = trains(panel, config, common.transform) & common.networks
-    blended = common.transform.name == "combined"
-    unseen = held_back_rows(rows, config.horizon) if blended else rows // 2
-    transform = common.transform.with_components(panel, config.horizon, unseen)
-    transformed = transform.apply(panel, config.horizon, common.steps)
-    final = transform.with_components(panel, config.horizon)
-    if own.any():
-        named = tuple(name for name, trained in zip(panel.ids, own, strict=True) if trained)
-        some = transformed if own.all() else transformed.only(np.flatnonzero(own))
-        networks, seconds = trainer(config, some, named, seed)
-    else:
-        width = transformed.features.shape[-1]
-        networks, seconds = untrained(config, width, network, common.pooled), 0.0
-    if common.pooled is None and networks.start is not None:  # otherwise these weights are known
-        transform = with_scale_weights(
-            transform, config, network, networks.start, transformed, panel, own
-        )
-        final = final.with_learned(common_volatility=transform.learned.common_volatility)
-        transformed = transformed.beside_networks(transform.learned.common_volatility)
-    serves = networks.start is not None
-    networks = networks.among(panel.ids, methods_of(panel, config, final, own, common=serves))
-    held_back = np.where(own, validation_of(config, rows), unseen)
-    networks, scores = validated(networks, transform, transformed, panel, held_back)
-    report, said = networks.report, networks.report.pop("why_not").fillna("")
-    report.insert(0, "rows", rows)
-    why = {str(name): str(reason) for name, reason in said.items() if reason}
-    sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
-    sound |= report[FORECAST_BY] != Method.OWN  # their forecasts come from no network of their own
-    broken = {
-        name: Skipped(Kind.NOT_TRAINED, detail=why[name])
-        if name in why
-        else Skipped(Kind.NOT_FINITE)
-        for name in map(str, report.index[~sound])
-    }
+    networks: Networks,
+    transform: Transform,
+    scores: Float[np.ndarray, "series origin horizon"],
+    widths: Widths,
+    provenance: Mapping[str, Any],
+) -> Model:
+    """Return the model of all series of a panel."""
+    networks.report.insert(0, "rows", panel.mask.sum(1))
     spacing = np.array(panel.of_times(spacing_of))
     known = spacing[np.isfinite(spacing)]  # not that of a series of one row
     usual = float(np.percentile(known, 50, method="lower")) if len(known) else 1.0
-    model = Model(
+    latest = len(panel.times) - 1 - panel.mask[:, ::-1].argmax(1)
+    return Model(
         networks=networks,
         channels=panel.channels,
         target=panel.target,
         frequency=panel.frequency,
-        transform=final,
+        transform=transform,
         normal_scores=scores.astype(np.float32),
-        widths=Widths.unit(config.horizon),
-        fitted_until=panel.times[transformed.positions[:, -1]],
-        growth=growth_of(config, panel),
+        widths=widths,
+        fitted_until=panel.times[latest],
+        growth=growth_of(networks.config, panel),
         spacing=np.where(np.isfinite(spacing), spacing, usual),
-        skipped=MappingProxyType({**panel.skipped, **broken}),
+        skipped=panel.skipped,
         provenance={
-            "seed": seed,
-            "training_seconds": seconds,
-            "tuned": tuned,
-            "products": products_of(config.precision),
+            **provenance,
+            "products": products_of(networks.config.precision),
             "computed": dict(networks.computed),
         },
     )
-    kept = [name for name in panel.ids if name not in broken]
+
+
+def _without_broken(model: Model) -> tuple[Model, tuple[str, ...]]:
+    """Return the model without series whose networks or forecasts are broken.
+
+    Also return those that no worker could train. Raises NoSeries where no series is left.
+    """
+    report, said = model.report, model.report.pop("why_not").fillna("")
+    lost = {str(name): str(reason) for name, reason in said.items() if reason}
+    sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
+    sound |= report[FORECAST_BY] != Method.OWN  # their forecasts come from no network of their own
+    broken = {
+        name: Skipped(Kind.NOT_TRAINED, detail=lost[name])
+        if name in lost
+        else Skipped(Kind.NOT_FINITE)
+        for name in map(str, report.index[~sound])
+    }
+    skipped = MappingProxyType({**model.skipped, **broken})
+    kept = [name for name in model.ids if name not in broken]
     if not kept:
-        raise NoSeries(model.skipped, lost=tuple(why))
-    counted, networked = final.counted(panel.ids), networks.networked
-    sampled = np.isin(panel.ids, common.sample)
-    kinds = networked, ~networked & ~counted, ~networked & counted
-    scores_of = Scores(*(scores[sampled & kind] for kind in kinds))
-    widths = widths_of(config, [scores_of], tune=tuned)
-    return Part(dataclasses.replace(model.only(kept), widths=widths), scores_of, tuple(why))
+        raise NoSeries(skipped, lost=tuple(lost))
+    return dataclasses.replace(model.only(kept), skipped=skipped), tuple(lost)
 
 
 _HUGE = 11  # multiple from which per cents say nothing: of an error of nearly zero
@@ -375,3 +365,18 @@ def widths_of(config: Config, scores: Sequence[Scores], *, tune: bool = False) -
     networks, others, counts = map(joined, zip(*scores, strict=True))
     without = common_spread(joined([others, counts]))
     return Widths(common_spread(networks), without, common_tails(others, without))
+
+
+def coverage_of(scores: Sequence[Scores], widths: Widths) -> float | None:
+    """Return the share of sampled outcomes in bands of 80 %; None if there are none.
+
+    ``scores``: as for :func:`widths_of`
+    """
+    inside = [
+        held(own, widths.networks if kind == "networks" else widths.without, widths.tails,
+             tailed=kind == "without")
+        for part in scores
+        for kind, own in part._asdict().items() if len(own)
+    ]  # fmt: skip
+    known = np.concatenate([one[np.isfinite(one)] for one in inside] or [np.zeros(0)])
+    return float(known.mean()) if len(known) else None

@@ -24,7 +24,7 @@ from forecaster.errors import (
 )
 from forecaster.forecasting.fitting.arguments import check_training
 from forecaster.forecasting.fitting.common import Common
-from forecaster.forecasting.fitting.fit import fit_part
+from forecaster.forecasting.fitting.fit import coverage_of, fit_part
 from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.methods import rows_to_train
 from forecaster.forecasting.model import Model, check_model, join_models
@@ -69,10 +69,10 @@ def update(
     # Independent networks have no common start, so a series that has grown cannot begin with one.
     able = networks.trained if pooled is None else networks.networked.any(keepdims=True)
     able = np.broadcast_to(able, len(model.ids))[networks.rows_of(panel.ids)]
-    part = fit_part(
-        panel, model.config, seed, Common((), steps, bare, pooled, networks=able),
+    part, _, scores = fit_part(
+        panel, model.config, seed, Common(panel.ids, steps, bare, pooled, networks=able),
         network=networks.network, before=networks, executor=executor, on_progress=on_progress,
-    ).model  # fmt: skip
+    )  # fmt: skip
     done = set(part.ids)
     rest = [name for name in model.ids if name not in done]
     joined = join_models([model.only(rest), part] if rest else [part]).only(model.ids)
@@ -87,6 +87,7 @@ def update(
         provenance={
             **model.provenance,
             **{name: part.provenance[name] for name in ("computed", "products")},
+            "coverage": coverage_of([scores], model.widths),
             "fitted_until": model.provenance.get("fitted_until", latest),
             "updated": sorted(done),
         },

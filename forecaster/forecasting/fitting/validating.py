@@ -7,13 +7,18 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.forecasting.bands.calibration import normal_scores_of, spread_at_origins
+from forecaster.forecasting.bands.calibration import (
+    Calibrated,
+    Widths,
+    common_spread,
+    normal_scores_of,
+    spread_at_origins,
+)
 from forecaster.forecasting.bands.distribution import DOF_AT_START, Distribution
 from forecaster.forecasting.bands.drift import growth_of
 from forecaster.forecasting.comparing import (
     COMBINATION_COVERAGE,
     COMPONENTS,
-    COVERAGE,
     SEASONAL_NAIVE,
     beside,
 )
@@ -29,6 +34,7 @@ from forecaster.forecasting.predicting.forecast import (
     distributions,
 )
 from forecaster.series import (
+    CommonVolatility,
     Panel,
     ScaleWeights,
     Transform,
@@ -64,7 +70,6 @@ def validated(
         scores, median = made.scores(outcomes), made.quantiles(np.zeros(made.shape))
         seasons = transform.basic_seasons(panel.ids)
         errors = _validation_errors(transformed, origins, inside, median, seasons)
-        errors[COVERAGE] = _coverage(scores)
         if transform.name == "combined" and transform.alone is None:
             own = networks.trained
             rows = np.flatnonzero(own if own.any() else ~own)
@@ -100,9 +105,11 @@ def _simpler(
     nowhere = np.full(len(origins), np.nan)  # the components say where the forecasts lie
     unit = Distribution.unit((*origins.shape, horizon), DOF_AT_START)
     unit = around_drift(unit, nowhere, transformed, origins)
+    scores = unit.scores(outcomes)
+    kept = held(scores, common_spread(scores), Widths.unit(horizon).tails, tailed=False)
     found = {
         beside(Method.COMBINATION): error(transformed, series),
-        COMBINATION_COVERAGE: _coverage(unit.scores(outcomes)),
+        COMBINATION_COVERAGE: np.nansum(kept, (1, 2)) / np.isfinite(kept).sum((1, 2)),
     }
     small = series[np.cumsum(panel.mask.sum(1)) * horizon <= _STEPS].tolist()
     natures = [transform.natures[name] for name in panel.ids]
@@ -125,31 +132,43 @@ def _simpler(
     return found
 
 
-def _coverage(scores: Float[np.ndarray, "series origin horizon"]) -> Float[np.ndarray, " series"]:
-    """Return the share of outcomes in bands of 80 %, which earlier outcomes calibrate."""
-    bound = normal_scores_of([80])[0, 1] * spread_at_origins(scores, np.ones(scores.shape[-1]))
-    known = np.isfinite(scores).sum((1, 2))
-    return (np.abs(scores) <= bound).sum((1, 2)) / np.where(known, known, np.nan)
+def held(
+    scores: Float[np.ndarray, "series origin horizon"],
+    prior: Float[np.ndarray, " horizon"],
+    tails: Float[np.ndarray, "horizon knot"],
+    *,
+    tailed: bool,
+) -> Float[np.ndarray, "series origin horizon"]:
+    """Return whether bands of 80 % hold each outcome; NaN where it is unknown.
+
+    - ``scores``: of the outcomes, of which the earlier ones calibrate
+    - ``prior``: the width that bands start from
+    - ``tails``, ``tailed``: as of :class:`Calibrated`, for all series
+    """
+    unlimited = np.full((2, *scores.shape), np.nan)
+    which = np.full(len(scores), tailed)
+    bands = Calibrated(spread_at_origins(scores, prior), unlimited, tails, which)
+    low, high = bands.scores(normal_scores_of([80])[0][:, None, None, None])
+    return np.where(np.isfinite(scores), (scores >= low) & (scores <= high), np.nan)
 
 
 def with_scale_weights(
-    transform: Transform,
+    model: CommonVolatility | None,
     config: Config,
     network: OwnNetwork | None,
     start: Params,
     transformed: Transformed,
     panel: Panel,
     own: Bool[np.ndarray, " series"],
-) -> Transform:
-    """Return the transform with the weights by which networks and the common model are combined.
+) -> CommonVolatility | None:
+    """Return the common model with the weights by which networks and it are combined.
 
     - ``start``: the networks that all series start from, (member, ...)
     - ``transformed``, ``panel``: the series
     - ``own``: which of them have networks; the weights are learned from a sample of these
     """
-    common = transform.learned.common_volatility
-    if common is None:
-        return transform
+    if model is None:
+        return None
     rows = np.flatnonzero(own)
     rows = rows[sampled_names([panel.ids[int(row)] for row in rows], _LEARNED)]
     transformed = transformed.only(rows)
@@ -159,7 +178,7 @@ def with_scale_weights(
     forecast = distribution_of(config, network, params, transformed, origins)
     assert transformed.common is not None
     weights = scale_weights(forecast, at_origins(transformed.common, origins), outcomes)
-    return transform.with_learned(common_volatility=common._replace(scale_weights=weights))
+    return model._replace(scale_weights=weights)
 
 
 def scale_weights(
