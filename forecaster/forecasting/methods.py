@@ -174,7 +174,7 @@ def usable_rows(panel: Panel, config: Config) -> Usable:
 
 def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
     """Return the panel without series that are too short or that the transform cannot take."""
-    reasons = transform.usable_rows(panel).reasons() | behind_market(panel)
+    reasons = transform.reasons(panel) | behind_market(panel)
     needed, why = (1, "its first") if transform.takes_any else (config.rows_to_fit, config.why_rows)
     for name, count in zip(panel.ids, panel.mask.sum(1), strict=True):
         if count < needed:

@@ -79,8 +79,8 @@ def test_unusable_series_are_named_with_the_day():
     table.loc[table.unique_id == "s1", "close"] = 5.0
     table.loc[(table.unique_id == "s2") & (table.ds == "2024-02-15"), "close"] = -1.5
     still = Skipped(Kind.CONSTANT, column="close")
-    assert Transform("log_return").usable_rows(Panel.from_frame(table)).reasons() == {
+    assert Transform("log_return").reasons(Panel.from_frame(table)) == {
         "s1": still,
         "s2": Skipped(Kind.NOT_POSITIVE, column="close", value=-1.5, first="2024-02-15"),
     }
-    assert Transform("difference").usable_rows(Panel.from_frame(table)).reasons() == {"s1": still}
+    assert Transform("difference").reasons(Panel.from_frame(table)) == {"s1": still}

@@ -229,9 +229,7 @@ class RollingOrigin:
         skipped = as_of_cutoff(first.skipped, panel.times[cutoffs[0]])
         fitted = known.only(first.ids, skipped)
         # Nor must the spacing of later rows decide; ``latest=True`` would check it.
-        matched = match_panel(
-            first, first.transform.usable_rows(fitted).before_ends(), latest=False
-        )
+        matched = match_panel(first, first.transform.before_ends(fitted), latest=False)
         # All rows are outcomes, also those that no forecast can be made from.
         rows = dataclasses.replace(matched, mask=fitted.only(matched.ids).mask)
         unfitted = {n: matched.skipped[n] for n in panel.ids if n in first.skipped}
@@ -292,12 +290,12 @@ class RollingOrigin:
         for model, cutoffs in self.parts:  # in order of time
             there = np.isin(panel.ids, model.ids)
             known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
-            end = model.transform.usable_rows(known).ends()
+            end = model.transform.ends(known)
             lost = np.isin(at, cutoffs) & (~there[origins.row] | (at >= end[origins.row]))
             for row in np.unique(origins.row[lost]).tolist():
                 why = model.skipped.get(panel.ids[row], Skipped(Kind.NO_NETWORK))
                 if there[row]:
-                    why = model.transform.usable_rows(panel).why_ended(row, int(end[row]))
+                    why = model.transform.why_ended(panel, row, int(end[row]))
                 reasons.setdefault(row, why)
             gone |= lost
         for row, why in reasons.items():
@@ -341,7 +339,7 @@ class RollingOrigin:
                 continue
             panel = _beside_peers_of(model, origins.panel.only(ids))
             panel = panel.masked(panel.times[cutoffs[0]], forecasting=True)
-            panel = model.transform.usable_rows(panel).before_ends()
+            panel = model.transform.before_ends(panel)
             transformed = model.transform.apply(panel, model.config.horizon)
             row = np.searchsorted(np.flatnonzero(there), origins.row[selected])
             # These histories differ from those of the origins: rows or series may be missing.

@@ -203,7 +203,7 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     if model.networks.start is None and not model.transform.takes_any:
         unknown = [name for name in panel.ids if name not in set(model.ids)]
         reasons |= dict.fromkeys(unknown, Skipped(Kind.NO_NETWORK))
-    reasons |= model.transform.usable_rows(panel).reasons()
+    reasons |= model.transform.reasons(panel)
     least = model.transform.rows_to_forecast(model.config.horizon)
     needed = max(model.config.rows_to_forecast, least)
     networked = set(model.ids)

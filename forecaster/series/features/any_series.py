@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
+from forecaster.errors import Kind, Skipped
 from forecaster.series.causal import change_features, decayed_mean, shift, shrunk_to_usual
 from forecaster.series.combination.blend import FEATURES, combine, features_of
 from forecaster.series.combination.components import Name, Seasons
@@ -37,6 +38,7 @@ from forecaster.series.features.transforms import (
     NAMES,
     Learned,
     Transform,
+    named,
     walk,
 )
 from forecaster.series.known.known_rows import (
@@ -51,6 +53,8 @@ from forecaster.series.limits import CLASSICAL
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 
+_LARGEST = 1e150  # largest value; its square does not overflow
+_FARTHEST = 80  # orders of magnitude between two values of which only the ratio counts
 _PRIOR = 10.0  # weight of the usual change, in changes
 _DECAYS = (0.94, 0.985)  # volatility of about a month and a quarter, as of the other transforms
 _VOLATILITY = 0.32  # of a stock in a year; the medians of two markets' decades are 0.23 and 0.37
@@ -223,6 +227,34 @@ class AnySeries(Transform):
         """Return the value that no forecast of each series lies below."""
         natures = [self._nature(name) for name in ids]
         return np.where([one.nonnegative or one.logarithmic for one in natures], 0.0, -np.inf)
+
+    def reasons(self, panel: Panel) -> dict[str, Skipped]:
+        """Return the series of a panel that cannot be transformed, with the reason."""
+        prices = panel.target != "y" and self.name == "last_value"
+        no_logarithm = panel.mask & ~(panel.channel(panel.target) > 0)
+        no_logarithm &= (self.logarithmic(panel.ids) | prices)[:, None]
+        kind = Kind.NOT_POSITIVE if prices else Kind.NO_LONGER_POSITIVE
+        far = named(panel, self._far(panel), Kind.TOO_FAR_APART)
+        return far | named(panel, no_logarithm, kind)
+
+    def unusable(self, panel: Panel) -> Bool[np.ndarray, "series time"]:
+        """Return the rows that no forecast can be made from, or from which on errors overflow."""
+        return super().unusable(panel) | self._far(panel)
+
+    def _far(self, panel: Panel) -> Bool[np.ndarray, "series time"]:
+        """Return the rows from which on errors would overflow.
+
+        Their value is too large, or too many orders of magnitude from an earlier one of a series of
+        which only ratios count.
+        """
+        values = np.where(panel.mask, panel.channel(panel.target), np.nan)
+        relative = np.array([self._nature(name).logarithmic for name in panel.ids])
+        far = np.abs(values) > _LARGEST
+        if relative.any():
+            logs = np.log10(np.where(values[relative] > 0, values[relative], np.nan))
+            range_so_far = np.fmax.accumulate(logs, axis=1) - np.fmin.accumulate(logs, axis=1)
+            far[relative] = range_so_far > _FARTHEST
+        return far
 
     def applied(self, panel: Panel, histories: Histories, horizon: int) -> Transformed:
         """Transform histories; see :meth:`apply`."""

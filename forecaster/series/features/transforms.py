@@ -17,8 +17,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
-from forecaster.errors import UsageError, listed
+from forecaster.errors import Kind, Skipped, UsageError, listed
 from forecaster.series.calendar.frequency import times_after_rows
+from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import (
     FEW_CHANGES,
     Rows,
@@ -28,7 +29,6 @@ from forecaster.series.causal import (
     shrunk_to_usual,
 )
 from forecaster.series.features.transformed import Transformed, stacked
-from forecaster.series.features.usable import UsableRows
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
@@ -200,19 +200,44 @@ class Transform:
         first = FIRST_CHANGES + 1 if self.learned.volatility is None else 2
         return {"log_return": first, "combined": horizon + 1}.get(self.name, 1)
 
-    def usable_rows(self, panel: Panel) -> UsableRows:
-        """Return which rows of a panel can be transformed."""
-        logarithmic = self.logarithmic(panel.ids)
-        if not self.takes_any:
-            return UsableRows(panel, logarithmic, False, True, logarithmic)
-        of_prices = panel.target != "y" and self.name == "last_value"
-        positive = self.of_natures(panel.ids, lambda nature: nature.logarithmic) > 0
-        return UsableRows(panel, logarithmic, True, of_prices, positive)
+    def reasons(self, panel: Panel) -> dict[str, Skipped]:
+        """Return the series of a panel that cannot be transformed, with the reason."""
+        reasons = named(panel, self.unusable(panel), Kind.NOT_POSITIVE)
+        for row in np.flatnonzero(panel.constant()):
+            reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
+        return reasons
+
+    def unusable(self, panel: Panel) -> Bool[np.ndarray, "series time"]:
+        """Return the rows that no forecast can be made from: networks see a logarithm, if any."""
+        values = panel.channel(panel.target)
+        return panel.mask & ~(values > 0) & self.logarithmic(panel.ids)[:, None]
+
+    def ends(self, panel: Panel) -> Int[np.ndarray, " series"]:
+        """Return the position of each series' first row of :meth:`unusable`.
+
+        It is the number of the panel's times if there is no such row.
+        """
+        bad = self.unusable(panel)
+        return np.where(bad.any(1), np.argmax(bad, axis=1), len(panel.times))
+
+    def why_ended(self, panel: Panel, row: int, end: int) -> Skipped:
+        """Return the reason for an end of :meth:`ends`."""
+        positive = panel.channel(panel.target)[row, end] > 0
+        far = positive or not self.logarithmic(panel.ids)[row]
+        return skipped_at(panel, row, end, Kind.TOO_FAR_APART if far else Kind.NO_LOGARITHM)
+
+    def before_ends(self, panel: Panel) -> Panel:
+        """Return the panel with the rows before those of :meth:`ends`."""
+        end = self.ends(panel)
+        if (end == len(panel.times)).all():
+            return panel
+        before = np.arange(len(panel.times)) < end[:, None]
+        return dataclasses.replace(panel, mask=panel.mask & before)
 
     def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> Transformed:
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
 
-        ``panel``: of :meth:`usable_rows`; ``steps``: those of the longest history of the whole
+        ``panel``: without :meth:`reasons`; ``steps``: those of the longest history of the whole
         panel, if it is a part of one
         """
         panel = self.seen(panel)
@@ -317,6 +342,20 @@ def walk(
         least=np.full(len(z), -np.inf),
         counted=np.zeros(len(z), bool),
     )
+
+
+def named(panel: Panel, bad: Bool[np.ndarray, "series time"], kind: Kind) -> dict[str, Skipped]:
+    """Return the series with bad rows, and the reason for the first of them."""
+    return {
+        panel.ids[row]: skipped_at(panel, int(row), int(np.argmax(bad[row])), kind)
+        for row in np.flatnonzero(bad.any(1))
+    }
+
+
+def skipped_at(panel: Panel, row: int, position: int, kind: Kind) -> Skipped:
+    """Return the reason to skip a series for its value at a position of the time axis."""
+    value, first = panel.channel(panel.target)[row, position], show_time(panel.times[position])
+    return Skipped(kind, column=panel.target, value=float(value), first=first)
 
 
 def _plain(value: Any) -> Any:
