@@ -78,6 +78,20 @@ def test_a_series_that_changed_long_ago_is_not_constant(tmp_path):
     assert list(made.found("constant")) == ["still"] and int(made.panel.mask.sum(1).max()) == 252
 
 
+def test_groups_of_series_that_are_all_skipped_do_not_lose_the_evaluation(tmp_path):
+    months = pd.date_range("2020-01-01", periods=40, freq="MS")
+    y = 50 + np.random.default_rng(0).normal(size=40)
+    frame = pd.DataFrame({"unique_id": "old", "ds": months, "y": y})
+    frame = pd.concat([frame, frame[-2:].assign(unique_id="new")])  # begins after the first cutoff
+    frame.to_csv(tmp_path / "y.csv", index=False)
+    (tmp_path / "g.csv").write_text("ticker,group\nnew,young\n")
+    done = run(
+        "evaluate", "--source", f"files:{tmp_path / 'y.csv'}", "--model", "theta", "--horizon", 1,
+        "--windows", 4, "--baselines", "naive", "--groups", tmp_path / "g.csv", "--home", tmp_path,
+    )  # fmt: skip
+    assert done.exit_code == 3 and "new" in done.stderr, done.output
+
+
 def test_quoted_prices_do_not_depend_on_the_rows_that_a_prediction_keeps(tmp_path):
     """The factor from adjusted to quoted prices may come from a row that is not kept."""
     days = pd.bdate_range("2022-01-03", periods=300)

@@ -83,12 +83,15 @@ class Begun(NamedTuple):
 
     - ``masked``: the rows that are left out
     - ``lock``: keeps the store unchanged until it is closed
+    - ``executor``: where networks train; it and ``callbacks`` may differ when it is resumed
     """
 
     unfinished: UnfinishedFit
     store: Store
     masked: pd.DataFrame
     lock: contextlib.ExitStack
+    executor: swarm.Executor | None
+    callbacks: Callbacks
 
 
 @contextlib.contextmanager
@@ -166,7 +169,7 @@ def begun(
         tell_of_others(home, callbacks.on_notice)
         with UnfinishedFit.begin(home, request, run) as unfinished:
             callbacks.on_begin(unfinished)
-            yield Begun(unfinished, store, masked, lock)
+            yield Begun(unfinished, store, masked, lock, executor, callbacks)
 
 
 def _with_market(arrived: Ingested, source: Source, config: Config) -> Config:
@@ -194,7 +197,13 @@ def _as_ticker(name: str) -> str:
 
 
 @contextlib.contextmanager
-def resumed(home: Home, name: str | None, command: str, callbacks: Callbacks) -> Iterator[Begun]:
+def resumed(
+    home: Home,
+    name: str | None,
+    command: str,
+    executor: swarm.Executor | None,
+    callbacks: Callbacks,
+) -> Iterator[Begun]:
     """Take up an interrupted fit or evaluation: the ``command`` that continues it.
 
     Raises UsageError if there is none of this name, it is running, or there are several; ModelError
@@ -209,4 +218,4 @@ def resumed(home: Home, name: str | None, command: str, callbacks: Callbacks) ->
         lock.enter_context(store.locked(callbacks.on_wait))
         masked = unfinished.masked_rows(store)
         callbacks.on_begin(unfinished)
-        yield Begun(unfinished, store, masked, lock)
+        yield Begun(unfinished, store, masked, lock, executor, callbacks)

@@ -53,8 +53,6 @@ class Reader:
     - ``rows``: which rows to read, see :func:`forecaster.ingest.panel_from_store`
     - ``layout``, ``frequency``, ``peers``: those of all series, once they are known
     - ``held``: the panel of all series, if they are a single shard, once it has been read
-    - ``settle``: returns the settings without networks if the rows of the longest series are too
-      few for them, else the same
     """
 
     store: Store
@@ -64,7 +62,6 @@ class Reader:
     frequency: Frequency | None = None
     peers: tuple[str, ...] = ()
     held: Panel | None = None
-    settle: Callable[[Config, str, int], Config] = settled_by_rows
 
     @classmethod
     def of(cls, store: Store, request: FitRequest, **rows: Any) -> Self:
@@ -111,11 +108,6 @@ class Reader:
         request = dataclasses.replace(self.request, config=config)
         return dataclasses.replace(self, request=request, held=held)
 
-    def settled(self, target: str, most: int) -> Self:
-        """Return a reader of the same series for the settings that suit the longest of them."""
-        config = self.settle(self.request.config, target, most)
-        return self if config is self.request.config else self.with_config(config)
-
     def each_shard(self, skipped: dict[str, Skipped]) -> Iterator[Panel]:
         """Yield the panel of each shard; add unreadable series, with reasons, to ``skipped``."""
         for names in shards_of(self.request.ids, self.request.series_per_shard):
@@ -130,7 +122,7 @@ class Reader:
                 yield panel
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Past(Reader):
     """Reads panels of some stored series for an evaluation, as they were known at its cutoffs.
 
@@ -142,14 +134,12 @@ class Past(Reader):
     - ``cutoff``: what was known then is learned from; None: all rows
     """
 
-    flags: Flags | None = None
-    times: Shaped[np.ndarray, " time"] = dataclasses.field(default_factory=lambda: np.zeros(0, int))
-    own: bool = False
-    target: str = ""
-    lengths: Int[np.ndarray, " series"] = dataclasses.field(
-        default_factory=lambda: np.zeros(0, int)
-    )
-    ends: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    flags: Flags | None
+    times: Shaped[np.ndarray, " time"]
+    own: bool
+    target: str
+    lengths: Int[np.ndarray, " series"]
+    ends: Mapping[str, Any]
     cutoff: Time | Shaped[np.ndarray, ""] | None = None
 
     def panel(self, ids: Sequence[str]) -> Panel:
@@ -171,41 +161,40 @@ class Past(Reader):
             panel = panel.with_flags(self.flags)
         return OwnEnds.align(panel) if self.own else (panel, None)
 
-    def spanned(self, aligned: str) -> Self:
-        """Read all series once; return a reader that knows their times and lengths.
 
-        Raises NoSeries or StoreError if there is none.
-        """
-        assert aligned in ENDS
-        skipped: dict[str, Skipped] = dict(self.request.skipped)
-        axes, rows, target = list[np.ndarray](), list[np.ndarray](), ""
-        firsts, ends, alike = set[object](), dict[str, Any](), dict[tuple[str, ...], None]()
-        for panel in self.each_shard(skipped):
-            check_market(panel)
-            skipped |= panel.skipped
-            axes = [union_of([*axes, panel.times])]
-            alike[panel.channels] = None
-            rows, target = [*rows, panel.mask.sum(1)], panel.target
-            firsts |= set(panel.times[panel.mask.argmax(1)].tolist())
-            latest = len(panel.times) - 1 - panel.mask[:, ::-1].argmax(1)
-            ends |= dict(zip(panel.ids, panel.times[latest], strict=True))
-        if not axes:
-            raise NoSeries(skipped)
-        layout = _layout_of(self, alike)
-        if len(alike) > 1:
-            return dataclasses.replace(self, layout=layout).spanned(aligned)
-        # Times that only count the rows of each series, see :func:`forecaster.series.aligned_if`.
-        counts = axes[0].dtype.kind != "M" and len(firsts) == 1 and len({*ends.values()}) > 1
-        return dataclasses.replace(
-            self,
-            request=dataclasses.replace(self.request, skipped=skipped),
-            layout=layout,
-            times=axes[0],
-            own=aligned == "own" or (aligned == "auto" and counts and target == "y"),
-            target=target,
-            lengths=np.concatenate(rows),
-            ends=ends,
-        )
+def past_of(reader: Reader, aligned: str, flags: Flags | None) -> Past:
+    """Read all series once; return a reader that knows their times and lengths.
+
+    ``aligned``: one of :data:`forecaster.series.ENDS`. Raises NoSeries or StoreError if there is no
+    series.
+    """
+    assert aligned in ENDS
+    skipped: dict[str, Skipped] = dict(reader.request.skipped)
+    axes, rows, target = list[np.ndarray](), list[np.ndarray](), ""
+    firsts, ends, alike = set[object](), dict[str, Any](), dict[tuple[str, ...], None]()
+    for panel in reader.each_shard(skipped):
+        check_market(panel)
+        skipped |= panel.skipped
+        axes = [union_of([*axes, panel.times])]
+        alike[panel.channels] = None
+        rows, target = [*rows, panel.mask.sum(1)], panel.target
+        firsts |= set(panel.times[panel.mask.argmax(1)].tolist())
+        latest = len(panel.times) - 1 - panel.mask[:, ::-1].argmax(1)
+        ends |= dict(zip(panel.ids, panel.times[latest], strict=True))
+    if not axes:
+        raise NoSeries(skipped)
+    layout = _layout_of(reader, alike)
+    if len(alike) > 1:
+        return past_of(dataclasses.replace(reader, layout=layout), aligned, flags)
+    request = dataclasses.replace(reader.request, skipped=skipped)
+    reader = dataclasses.replace(reader, request=request, layout=layout)
+    # Times that only count the rows of each series, see :func:`forecaster.series.aligned_if`.
+    counts = axes[0].dtype.kind != "M" and len(firsts) == 1 and len({*ends.values()}) > 1
+    own = aligned == "own" or (aligned == "auto" and counts and target == "y")
+    return Past(
+        **vars(reader), flags=flags, times=axes[0], own=own, target=target,
+        lengths=np.concatenate(rows), ends=ends,
+    )  # fmt: skip
 
 
 def reader_of_fit(store: Store, request: FitRequest, masked: pd.DataFrame) -> Reader:
@@ -253,16 +242,21 @@ class Scanned(NamedTuple):
 _R = TypeVar("_R", bound=Reader)
 
 
-def scan(reader: _R) -> tuple[_R, Scanned]:
+def scan(
+    reader: _R, settle: Callable[[Config, str, int], Config] = settled_by_rows
+) -> tuple[_R, Scanned]:
     """Read each series once; return the facts, and a reader that knows the layout of all.
 
-    The settings of the reader are without networks if no series has rows enough for them. Raises
-    NoSeries if none of the series can be learned from. If all series are in memory together,
+    ``settle``: returns the settings without networks if the rows of the longest series are too few
+    for them, else the same; the reader then has them.
+
+    Raises NoSeries if none of the series can be learned from. If all series are in memory together,
     nothing has to be read twice.
     """
+    config = reader.request.config
     if reader.request.series_per_shard is None:
         panel = reader.panel(reader.request.ids)
-        reader = reader.settled(panel.target, changing_rows(panel))
+        reader = reader.with_config(settle(config, panel.target, changing_rows(panel)))
         panel, request = reader.panel(reader.request.ids), reader.request
         scanned = Scanned(
             list(request.ids), [], int(panel.mask.sum(1).max()), dict(request.skipped),
@@ -272,7 +266,8 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
         reader, scanned = _scan_shards(reader)
         if not scanned.ids:
             target = "y" if "y" in (reader.layout.channels or ()) else "close"
-            reader, scanned = _scan_shards(reader.settled(target, scanned.steps))
+            reader = reader.with_config(settle(config, target, scanned.steps))
+            reader, scanned = _scan_shards(reader)
         if not scanned.ids:
             raise NoSeries({**reader.request.skipped, **scanned.skipped})
     scanned.say(latest=False)

@@ -7,12 +7,12 @@ import msgspec
 import pandas as pd
 
 from forecaster.errors import DataError, ModelError
-from forecaster.evaluation import BacktestOptions, Evaluation, Provenance, check_folder
+from forecaster.evaluation import BacktestOptions, Evaluation, check_folder
 from forecaster.files import Home, as_text, atomic, from_text
 from forecaster.forecasting import Config
 from forecaster.pipeline.beginning import Begun, DataRequest, begun, resumed
 from forecaster.pipeline.measuring import Calls, evaluate_shards
-from forecaster.storage import EvaluationRequest, ids_to_read
+from forecaster.storage import EvaluationRequest
 
 
 def evaluate_from_home(
@@ -64,26 +64,18 @@ def resume_evaluation(home: Home, name: str | None, calls: Calls) -> Evaluation:
     evaluation that is not running. Raises UsageError if there is none, it is running, or there are
     several; ModelError if data or program have changed since.
     """
-    with resumed(home, name, "evaluate", calls.fetching) as work:
+    with resumed(home, name, "evaluate", calls.executor, calls.fetching) as work:
         return _evaluate(work, calls)
 
 
 def _evaluate(work: Begun, calls: Calls) -> Evaluation:
     """Do the remaining work of an evaluation, and remove its unfinished folder."""
-    unfinished, request = work.unfinished, work.unfinished.request
-    if (asked := request.evaluation) is None:
+    unfinished, asked = work.unfinished, work.unfinished.request.evaluation
+    if asked is None:
         raise ModelError(f"{unfinished.name}: is not an evaluation, although its name says so")
-    folder = from_text(asked.folder)
-    check_folder(folder, overwrite=asked.overwrite)
     options = msgspec.convert(asked.options, BacktestOptions, dec_hook=_from_plain)
-    digest = work.store.index.digest(ids_to_read(request.ids, request.config))
-    origin = Provenance(
-        source=request.source, data_sha256=digest, mask=request.mask, stale=dict(request.stale)
-    )
     try:
-        evaluation = evaluate_shards(
-            work, options, calls, folder, origin.stamped(), overwrite=asked.overwrite
-        )
+        evaluation = evaluate_shards(work, asked, options, calls)
     except DataError as error:
         if not getattr(error, "lost", ()):
             unfinished.discard()  # the same error would end another try

@@ -91,7 +91,7 @@ def fit_to_home(
         home, data, config, seed,
         tune=tune, run=run, memory=memory, executor=executor, callbacks=callbacks,
     ) as work:  # fmt: skip
-        return _train_and_save(home, work, began, executor, callbacks)
+        return _train_and_save(home, work, began)
 
 
 def resume_fit(
@@ -111,22 +111,16 @@ def resume_fit(
     settings or program have changed since.
     """
     began, callbacks = time.perf_counter(), callbacks or Callbacks()
-    with resumed(home, name, "fit", callbacks) as work:
+    with resumed(home, name, "fit", executor, callbacks) as work:
         try:
-            return _train_and_save(home, work, began, executor, callbacks)
+            return _train_and_save(home, work, began)
         except ValueError as error:
             raise ModelError(
                 f"cannot resume: {error}. Run `forecaster fit` without --resume"
             ) from error
 
 
-def _train_and_save(
-    home: Home,
-    work: Begun,
-    began: float,
-    executor: swarm.Executor | None,
-    callbacks: Callbacks,
-) -> SavedFit:
+def _train_and_save(home: Home, work: Begun, began: float) -> SavedFit:
     """Train, save the model as a new run, and discard the unfinished fit.
 
     If series were lost with their workers, the other series are saved, and the fit is kept to try
@@ -139,7 +133,7 @@ def _train_and_save(
     scanned.say(latest=True)
     if request.series_per_shard is None:
         work.lock.close()  # all series have been read
-    parts = train_shards(reader, scanned, unfinished, executor, callbacks)
+    parts = train_shards(reader, scanned, work)
     skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
     lost = any(part.lost for part in parts)
     scores = [part.scores for part in parts]

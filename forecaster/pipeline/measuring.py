@@ -32,6 +32,7 @@ from forecaster.evaluation import (
     advised_of_windows,
     as_of_cutoff,
     by_torch,
+    check_folder,
     cutoffs_in,
     groups_of,
     join_parts,
@@ -44,13 +45,14 @@ from forecaster.evaluation import (
     warn_of_ended,
 )
 from forecaster.evaluation.baselines import Runner, check_columns
-from forecaster.forecasting import Model, widths_of
+from forecaster.files import from_text
+from forecaster.forecasting import Config, Model, Widths, join_models, widths_of
 from forecaster.ingest import flags_of
 from forecaster.pipeline.beginning import Begun, Callbacks
-from forecaster.pipeline.blocks import Past, scan, shards_of
+from forecaster.pipeline.blocks import Past, Reader, past_of, scan, shards_of
 from forecaster.pipeline.train_run import train_shards
 from forecaster.series import OwnEnds, default_season
-from forecaster.storage import load_parts
+from forecaster.storage import EvaluationRequest, ids_to_read, load_whole
 
 
 class Calls(NamedTuple):
@@ -77,7 +79,7 @@ class Trained(NamedTuple):
     - ``seconds``: that it took
     - ``skipped``: series without a network, with the reason
     - ``shard_of``: the shard with the network of each series
-    - ``model``: returns a model of the series with networks, by the series of each shard
+    - ``widths``: of all bands
     """
 
     known: Past
@@ -86,7 +88,7 @@ class Trained(NamedTuple):
     seconds: float
     skipped: dict[str, Skipped]
     shard_of: dict[str, Path]
-    model: Callable[[dict[Path, list[str]]], Model]
+    widths: Widths
 
     def model_of(self, ids: Sequence[str]) -> Model:
         """Return a model of these series' networks; if none has one, a model of another series."""
@@ -94,17 +96,12 @@ class Trained(NamedTuple):
         of_shard: dict[Path, list[str]] = {}
         for name in there:
             of_shard.setdefault(self.shard_of[name], []).append(name)
-        return self.model(of_shard)
+        model = join_models([load_whole(folder).only(its) for folder, its in of_shard.items()])
+        return dataclasses.replace(model, widths=self.widths)
 
 
 def evaluate_shards(
-    work: Begun,
-    options: BacktestOptions,
-    calls: Calls,
-    folder: Path,
-    provenance: Provenance,
-    *,
-    overwrite: bool,
+    work: Begun, asked: EvaluationRequest, options: BacktestOptions, calls: Calls
 ) -> Evaluation:
     """Do the remaining work of an evaluation, and write its folder, whole or not at all.
 
@@ -112,15 +109,21 @@ def evaluate_shards(
     used, DataError if there is no forecast.
     """
     began, request = time.perf_counter(), work.unfinished.request
+    folder = from_text(asked.folder)
+    check_folder(folder, overwrite=asked.overwrite)
+    provenance = Provenance(
+        source=request.source, mask=request.mask, stale=dict(request.stale),
+        data_sha256=work.store.index.digest(ids_to_read(request.ids, request.config)),
+    ).stamped()  # fmt: skip
     in_one = request.series_per_shard is None
     # Rows are not learned from once their flag is known.
     flags = flags_of(work.store.flags(), request.mask) if request.mask else None
     ends = "common" if options.membership is not None else options.ends
-    past = dataclasses.replace(Past.of(work.store, request), flags=flags).spanned(ends)
+    past = past_of(Reader.of(work.store, request), ends, flags)
     if in_one:
         work.lock.close()  # all series have been read
     check_columns(options.runner_names, past.layout.channels or ())
-    trained = _trained(work, options, calls, past)
+    trained = _trained(work, options, past)
     fitting = time.perf_counter() - began
     past, ids = trained[0].known, list(trained[0].shard_of)
     parts = _measured(work, options, calls, trained)
@@ -132,42 +135,38 @@ def evaluate_shards(
         fitting=round(fitting, 2),
         all=round(time.perf_counter() - began, 2),
     )
-    groups = options.groups.of(ids) if options.groups else {}
+    groups = options.groups.of(request.ids) if options.groups else {}
     return join_parts(
-        folder, parts, seconds, provenance, groups,
+        folder, parts, seconds, provenance, {n: groups[n] for n in ids if n in groups},
         {**past.request.skipped, **trained[0].skipped},
-        overwrite=overwrite, in_short=not in_one, finish=calls.finish,
+        overwrite=asked.overwrite, in_short=not in_one, finish=calls.finish,
     )  # fmt: skip
 
 
-def _trained(work: Begun, options: BacktestOptions, calls: Calls, past: Past) -> list[Trained]:
+def _trained(work: Begun, options: BacktestOptions, past: Past) -> list[Trained]:
     """Train all networks, or find networks that have been trained already."""
     config, times, step = past.request.config, past.times, options.step_size
     windows = options.n_windows or usual_windows(
         past.lengths, len(times), past.target, config, step
     )
     cutoffs = cutoffs_in(times, config.horizon, windows, step)
+    settle: Callable[[Config, str, int], Config]
     settle = functools.partial(settled_by_known, n_windows=windows)
-    past = dataclasses.replace(past, settle=settle)
     trained: list[Trained] = []
     for number, group in enumerate(groups_of(cutoffs, refit=options.refit)):
         with advised_of_windows(windows):
-            known, scanned = scan(dataclasses.replace(past, cutoff=times[group[0]]))
-            parts = train_shards(
-                known, scanned, work.unfinished, calls.executor, calls.fetching, number
-            )
+            known, scanned = scan(dataclasses.replace(past, cutoff=times[group[0]]), settle)
+            parts = train_shards(known, scanned, work, number)
         # The first cutoff decides whether there are networks.
-        decided = known.request.config
-        past = dataclasses.replace(past.with_config(decided), settle=lambda config, *_: config)
+        past, settle = past.with_config(known.request.config), lambda config, *_: config
         reasons = {name: why for part in parts for name, why in part.skipped.items()}
-        widths = widths_of(decided, [part.scores for part in parts])
         frequency = known.frequency or known.known(scanned.ids).frequency
         trained.append(
             Trained(
                 known, default_season(frequency), group, sum(part.seconds for part in parts),
                 as_of_cutoff(scanned.skipped | reasons, times[group[0]]),
                 {name: part.folder for part in parts for name in part.ids},
-                functools.partial(load_parts, widths=widths),
+                widths_of(known.request.config, [part.scores for part in parts]),
             )
         )  # fmt: skip
     return trained

@@ -26,13 +26,12 @@ from forecaster import swarm
 from forecaster.errors import ForecasterError, NoSeries
 from forecaster.forecasting import Common, Sampling, fit_part, learn_common
 from forecaster.machine import cores, end_with_parent
-from forecaster.pipeline.beginning import Callbacks, OnTraining
+from forecaster.pipeline.beginning import Begun, OnTraining
 from forecaster.pipeline.blocks import Reader, Scanned, shards_of
 from forecaster.series import Panel
 from forecaster.storage import (
     FitRequest,
     SavedPart,
-    UnfinishedFit,
     checkpoint_of,
     forget_checkpoint,
     read_part,
@@ -44,29 +43,23 @@ WORTH_PROCESSES = 2_000
 
 
 def train_shards(
-    reader: Reader,
-    scanned: Scanned,
-    unfinished: UnfinishedFit,
-    executor: swarm.Executor | None,
-    callbacks: Callbacks,
-    training: int = 0,
+    reader: Reader, scanned: Scanned, work: Begun, training: int = 0
 ) -> list[SavedPart]:
     """Fit all shards that are not finished yet; return all shards.
 
-    - ``executor``: where the networks of each shard train
-    - ``training``: the number of the training, of several of an evaluation
+    ``training``: the number of the training, of several of an evaluation
 
     A shard is fitted again if some of its series were lost with their workers. Raises NoSeries if
     no series of any shard can be used.
     """
-    request = reader.request
+    request, callbacks = reader.request, work.callbacks
     names = list(shards_of(scanned.ids, request.series_per_shard))
-    folders = [unfinished.shard(number, training) for number in range(len(names))]
+    folders = [work.unfinished.shard(number, training) for number in range(len(names))]
     parts = [read_part(each) for each in folders]
     waiting = [number for number, part in enumerate(parts) if part is None or part.lost]
     common, processes = None, 1
     if waiting:
-        unfinished.forget_measured()  # by other networks
+        work.unfinished.forget_measured()  # by other networks
     if waiting and request.series_per_shard is not None:
         sampling = Sampling.of(request.config, scanned.ids, scanned.trained, scanned.steps)
         common = learn_common(
@@ -74,14 +67,14 @@ def train_shards(
             tune=request.tune, on_progress=callbacks.on_training,
         )  # fmt: skip
         series = len(waiting) * request.series_per_shard
-        local = executor is None or executor.is_local
+        local = work.executor is None or work.executor.is_local
         if common.networks is False and local and series >= WORTH_PROCESSES:
             processes = min(request.processes, cores(), len(waiting))
     shards = (Shard(reader.panel(names[n]), request, common, folders[n]) for n in waiting)
     if processes > 1:
         made = fit_side_by_side(shards, processes)
     else:
-        made = (shard.finish(executor, callbacks.on_training) for shard in shards)
+        made = (shard.finish(work.executor, callbacks.on_training) for shard in shards)
     for number in waiting:
         if callbacks.on_shard is not None and common is not None:
             callbacks.on_shard(number, len(names))

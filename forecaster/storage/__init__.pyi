@@ -1,6 +1,7 @@
 from .model.encoding import METHODS as METHODS
 from .model.encoding import Encoding as Encoding
 from .model.saving import check_whole as check_whole
+from .model.saving import load_whole as load_whole
 from .model.saving import save as save
 from .model.saving import save_run as save_run
 from .runs.prices import all_series as all_series
@@ -25,7 +26,6 @@ from .runs.runs import remove_run as remove_run
 from .runs.runs import rename_run as rename_run
 from .runs.runs import runs_of as runs_of
 from .unfinished.parts import SavedPart as SavedPart
-from .unfinished.parts import load_parts as load_parts
 from .unfinished.parts import read_part as read_part
 from .unfinished.parts import save_part as save_part
 from .unfinished.parts import save_shards as save_shards

@@ -1,12 +1,14 @@
 """A fit under way on disk: what was written is what is found, or a clear error."""
 
 import dataclasses
+import os
 import re
+from unittest.mock import Mock
 
 import pytest
 
 from forecaster.errors import Kind, ModelError, Skipped, UsageError
-from forecaster.files import FolderLock, Home, is_held
+from forecaster.files import FolderLock, Home, atomic, is_held
 from forecaster.forecasting.config import Config
 from forecaster.ingest import CovariateFiles, Store, ingest, masked_rows, open_source
 from forecaster.storage import (
@@ -131,19 +133,24 @@ def test_what_has_changed_is_named(home, store, request_, tmp_path, monkeypatch)
     assert re.search(r", kernel \w+ \(now sse9\) have changed since the fit was inter", said), said
 
 
-def test_several_are_named_and_each_can_be_had_by_its_name(home, request_):
-    first, second = (begin(home, dataclasses.replace(request_, seed=s)) for s in (1, 2))
-    with refuses(UsageError) as error:
-        find(home)
-    assert first.name in str(error.value) and second.name in str(error.value)
-    with UnfinishedFit.find(home, second.name) as again:
-        assert again.request.seed == 2
-        with UnfinishedFit.find(home) as other:  # the only one that is not running
-            assert other.request.seed == 1
-    with refuses(UsageError):
-        find(home, "x")
-    with refuses(UsageError):
-        discard(home, "x")
+def test_a_name_that_none_has_is_refused(home, request_):
+    begin(home, request_)
+    for look in (find, discard):
+        with refuses(UsageError):
+            look(home, "x")
+
+
+def test_a_removal_that_is_killed_leaves_nothing_that_looks_like_a_fit(home, request_, monkeypatch):
+    begun = begin(home, request_, progress=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic.shutil, "rmtree", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            discard(home, begun.name)
+    (left,) = home.unfinished.iterdir()
+    assert left.name.startswith(atomic.PREFIX) and unfinished_fits(home) == []
+    os.utime(left, (0, 0))
+    begin(home, request_)
+    assert not left.exists()
 
 
 def test_one_that_is_running_is_left_alone_until_its_lock_is_free(home, request_):

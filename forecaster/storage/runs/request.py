@@ -16,7 +16,6 @@ from forecaster.errors import ModelError, Skipped, UsageError
 from forecaster.files import atomic, read_plain
 from forecaster.forecasting import Config
 from forecaster.ingest import CovariateFiles, Store
-from forecaster.storage.runs.run import ids_to_read
 
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
 _SCHEMA = 6  # version 5 kept the options of an evaluation in another form
@@ -83,11 +82,6 @@ class FitRequest:
     stale: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     evaluation: EvaluationRequest | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The series to read: those to fit, and the market that networks see."""
-        return tuple(ids_to_read(self.ids, self.config))
 
     def changed(self) -> list[str]:
         """Return what the bits depend on and is no longer the same, apart from the stored data."""

@@ -4,8 +4,8 @@ A shard lies in ``unfinished/<fit>/shards``: a model as :mod:`forecaster.storage
 writes it, with ``part.json`` and the scores of its series that are in the sample.
 """
 
-import dataclasses
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,6 @@ from forecaster.storage.model.saving import (
     ARRAYS,
     REST,
     as_new_run,
-    load_whole,
     read_rest,
     write_model,
     write_rest,
@@ -29,9 +28,9 @@ from forecaster.storage.model.saving import (
 from forecaster.storage.runs.run_index import SHARDS, shard_name, write_index
 
 if TYPE_CHECKING:
-    from forecaster.forecasting import Model, Part, Scores, Widths
+    from forecaster.forecasting import Part, Scores, Widths
 
-PART, _SCORES = "part.json", "scores.npz"
+_PART, _SCORES = "part.json", "scores.npz"
 
 
 class SavedPart(NamedTuple):
@@ -74,7 +73,7 @@ def save_part(
         if part is not None:
             write_model(part.model, temporary)
         np.savez(temporary / _SCORES, *scores)
-        (temporary / PART).write_text(json.dumps(said, allow_nan=False), encoding="utf-8")
+        (temporary / _PART).write_text(json.dumps(said, allow_nan=False), encoding="utf-8")
     saved = read_part(folder)
     assert saved is not None
     return saved
@@ -84,30 +83,18 @@ def read_part(folder: Path) -> SavedPart | None:
     """Read a finished shard; None where there is none."""
     from forecaster.forecasting import Scores
 
-    if not (folder / PART).exists():
+    if not (folder / _PART).exists():
         return None
     ids, seconds = (), 0.0
     if (folder / REST).exists():
         rest = read_rest(folder)
         ids, seconds = tuple(rest["ids"]), rest["provenance"]["training_seconds"]
-    said = parse_json(read_bytes(folder / PART))
+    said = parse_json(read_bytes(folder / _PART))
     with np.load(folder / _SCORES) as stored:
         scores = Scores(*stored.values())
     return SavedPart(
         folder, ids, scores, skipped_from_json(said["skipped"]), seconds, tuple(said["lost"])
     )
-
-
-def load_parts(parts: Mapping[Path, Sequence[str]], widths: "Widths") -> "Model":
-    """Read some series of finished shards as one model.
-
-    - ``parts``: the series to read, by the folder of their shard
-    - ``widths``: of all bands, see :func:`forecaster.forecasting.widths_of`
-    """
-    from forecaster.forecasting import join_models
-
-    model = join_models([load_whole(folder).only(list(ids)) for folder, ids in parts.items()])
-    return dataclasses.replace(model, widths=widths)
 
 
 def save_shards(
@@ -154,7 +141,10 @@ def _copy(source: Path, to: Path, changes: dict[str, Any]) -> dict[str, Any]:
     """Put a model with changes into another folder; return what the index needs of it."""
     rest = {**read_rest(source), **changes}
     write_rest(to, rest)
-    shutil.copyfile(source / ARRAYS, to / ARRAYS)
+    try:
+        os.link(source / ARRAYS, to / ARRAYS)
+    except OSError:  # the file system has no links, or the folders are on two
+        shutil.copyfile(source / ARRAYS, to / ARRAYS)
     kept = ("config", "ids", "report", "channels", "target", "frequency")
     transform = {**rest["transform"], "natures": {}}  # those of all shards would fill the memory
     return {**{name: rest[name] for name in kept}, "transform": transform}

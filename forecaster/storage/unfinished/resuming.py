@@ -13,8 +13,6 @@ process holds the lock before it writes the request, so a fit that is not locked
 
 import contextlib
 import dataclasses
-import itertools
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,8 +24,8 @@ from forecaster.errors import ModelError, StoreError, UsageError, WriteError
 from forecaster.files import FolderLock, Home, atomic, is_held, run_name
 from forecaster.ingest import Store, masked_rows
 from forecaster.storage.runs.request import FitRequest, data_digest, read_request, write_request
+from forecaster.storage.runs.run import ids_to_read
 from forecaster.storage.runs.run_index import SHARDS, shard_name
-from forecaster.storage.unfinished.parts import PART
 
 if TYPE_CHECKING:  # unfinished fits are listed without JAX
     from forecaster.swarm import Checkpoint
@@ -57,6 +55,9 @@ class UnfinishedStatus(NamedTuple):
     progress: str
     running: bool
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}, progress {self.progress}"
+
 
 @dataclasses.dataclass(frozen=True)
 class UnfinishedFit:
@@ -81,6 +82,7 @@ class UnfinishedFit:
         """
         if run is not None:
             home.check_new_name(run)
+        atomic.sweep(home.unfinished)
         model = _EVALUATION if request.evaluation else request.config.column.lower()
         with atomic.as_write_error(home.unfinished):
             while True:  # names differ by the millisecond; another fit may remove the parent
@@ -142,9 +144,10 @@ class UnfinishedFit:
         """
         request, command, digest = self.request, command_of(self.name), ""
         masked = pd.DataFrame()
+        read = ids_to_read(request.ids, request.config)
         with contextlib.suppress(StoreError, KeyError):  # no longer stored, or not yet reviewed
-            masked = masked_rows(store, request.read, request.mask, request.end)
-            digest = data_digest(store, request.read, masked)
+            masked = masked_rows(store, read, request.mask, request.end)
+            digest = data_digest(store, read, masked)
         changed = request.changed() if digest == request.data_sha256 else ["the stored data"]
         if changed:
             raise ModelError(
@@ -215,7 +218,7 @@ def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
             if _progress(folder):
                 lock.release()
                 on_notice(
-                    f"Kept an interrupted fit, {_in_words(fit)}. `forecaster {fit.command} "
+                    f"Kept an interrupted fit, {fit}. `forecaster {fit.command} "
                     f"--resume {fit.name}` continues it, {_how_to_discard(fit.name)}."
                 )
             else:
@@ -232,7 +235,7 @@ def _held(home: Home, name: str | None, command: str | None) -> tuple[Path, Fold
     fits = [f for f in home.unfinished_fits() if command in (None, command_of(f.name))]
     named = [folder for folder in fits if name in (None, folder.name, run_name(folder))]
     found = [folder for folder in named if not is_held(folder)] or named[:1]
-    there = "".join(f"\n  {_in_words(_describe(folder))}" for folder in found or fits)
+    there = "".join(f"\n  {_describe(folder)}" for folder in found or fits)
     if not found:
         kind = "evaluation" if command == "evaluate" else "fit"
         what = kind if name is None else f"{kind} {name!r}"
@@ -252,10 +255,6 @@ def _held(home: Home, name: str | None, command: str | None) -> tuple[Path, Fold
     return found[0], lock
 
 
-def _in_words(fit: UnfinishedStatus) -> str:
-    return f"{fit.name}: {fit.what}, progress {fit.progress}"
-
-
 def _describe(folder: Path) -> UnfinishedStatus:
     kept, progress = _progress(folder), "none yet"
     try:
@@ -267,7 +266,7 @@ def _describe(folder: Path) -> UnfinishedStatus:
         saved = time.localtime(max(path.stat().st_mtime for path in kept))
         progress = f"kept at {time.strftime('%Y-%m-%d %H:%M:%S', saved)}"
         if request is not None and size is not None:
-            done = sum(path.name == PART for path in kept)
+            done = sum(path.is_dir() for path in kept)
             progress = f"{done} of {-(-len(request.ids) // size)} shards done, {progress}"
     name = folder.name
     return UnfinishedStatus(name, command_of(name), what, progress, is_held(folder))
@@ -278,19 +277,16 @@ def _how_to_discard(name: str) -> str:
 
 
 def _progress(folder: Path) -> list[Path]:
-    """Return the checkpoints, and the ``part.json`` of each finished shard.
+    """Return the checkpoints and the finished shards of a fit, or of its first training.
 
     Until version 5 of requests, checkpoints were in the folder itself.
     """
-    checkpoints = folder.glob("swarm.checkpoint*"), folder.glob(f"{SHARDS}/*{_CHECKPOINT}*")
-    return [*itertools.chain(*checkpoints), *folder.glob(f"{SHARDS}/*/{PART}")]
+    return [*folder.glob("swarm.checkpoint*"), *folder.glob(f"{SHARDS}/[!.]*")]
 
 
 def _remove(folder: Path, lock: FolderLock) -> None:
-    """Remove a fit that this process holds; without its request it is none."""
-    with atomic.as_write_error(folder):
-        (folder / _REQUEST).unlink(missing_ok=True)
-    lock.release()
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a fit that this process holds."""
+    lock.release()  # Windows renames no folder in which a file is open
+    atomic.remove_folder(folder)
     with contextlib.suppress(OSError):
         folder.parent.rmdir()  # if it was the last
