@@ -18,7 +18,7 @@ from forecaster.errors import (
     name_reasons,
     printable,
 )
-from forecaster.files import Home
+from forecaster.files import Home, run_name
 from forecaster.forecasting import (
     SERIES,
     USUAL_PATHS,
@@ -160,11 +160,9 @@ def predict_from_home(
         n_paths = USUAL_PATHS if n_paths is None else n_paths
         check_paths(n_paths, level, quantiles)
     swarm.keep_compiled(home.programs)
-    damaged, passed_over = dict[Path, str](), dict[str, str]()
+    passed_over: dict[Path, str] = {}
     while True:
-        chosen = choose_run(
-            home, run, tickers, on_notice, damaged=damaged, source=source, passed_over=passed_over
-        )
+        chosen = choose_run(home, run, tickers, on_notice, source=source, passed_over=passed_over)
         try:
             store = store_of(home, chosen)
             opened = under_new_names(store, chosen)
@@ -173,23 +171,25 @@ def predict_from_home(
                 ids, unknown, retired = all_series(store, opened, newcomers=newcomers)
             else:
                 ids, unknown = resolve_names(opened.ids, opened.index.skipped, tickers)
-            ends = Ends() if end is not None else Ends(stored_ends(store))
-            updated = opened.provenance.get("fitted_until")  # the latest time of the fit before
-            fitted = Ends.at_fit(opened.fitted_until, updated and np.datetime64(updated, "ns"))
+            ends, updated = stored_ends(store), opened.provenance.get("fitted_until")
+            # The latest time of the fit before; of series without dates it is a number.
+            then = np.datetime64(updated, "ns") if updated and ends else None
             asked = _Asked(
                 opened, home, store, tuple(level), n_paths, sums, covariates or CovariateFiles(),
                 on_notice or (lambda message: None), tuple(quantiles), end, max_late,
-                max(_LEAST_KEPT, _KEPT if history is None else history), ends, fitted,
+                max(_LEAST_KEPT, _KEPT if history is None else history),
+                Ends(ends if end is None else {}), Ends.at_fit(opened.fitted_until, then),
             )  # fmt: skip
             made = _by_shard(asked, ids, unknown)
         except DamagedModel as error:
-            if run is not None or chosen.folder in damaged:
+            if run is not None:
                 raise
-            damaged[chosen.folder] = str(error)
+            passed_over[chosen.folder] = str(error)
         else:
             say_findings(made.findings, len(made.panel.ids))
             findings = [*made.findings, *(Finding("retired", name) for name in retired)]
-            return dataclasses.replace(made, findings=findings, damaged=passed_over)
+            damaged = {run_name(folder): why for folder, why in passed_over.items()}
+            return dataclasses.replace(made, findings=findings, damaged=damaged)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,43 +223,41 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
 
     Raises ModelError when none can be forecast.
     """
-    home, folder = asked.home, asked.run.folder
-    model = asked.run.model(ids)
+    model, folder = asked.run.model(ids), asked.run.folder
     new = stored_newcomers(asked.store, model, unknown)
     unknown = {name: reason for name, reason in unknown.items() if name not in new}
     ids = list(dict.fromkeys([*ids, *new.values()]))
     if not ids:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
     panel, stored = forecasting_panel(asked.store, model, ids, asked.end)
-    panel = _with_covariates(panel, model, asked.covariates, home, folder)
+    panel = _with_covariates(asked, panel, model)
     whole, usable = prepared(model, panel)  # with networks of new series
     late = list[Finding]()
     if asked.run.source != "simulated":  # which lacks sessions at random
         late = [*find_late(usable, asked.end, asked.ends, asked.fitted)]
     usable = _punctual(usable, late, asked.max_late)
     unknown |= {name: reason for name, reason in usable.skipped.items() if name in ids}
-    if asked.n_paths is None:
+    paths = None if asked.n_paths is None else draw_paths(whole, usable, asked.n_paths)
+    if paths is None:
         frame = forecast_frame(whole, usable, asked.level, asked.quantiles)
-        forecast = set(frame["unique_id"])
     elif asked.sums is None:
-        frame = draw_paths(whole, usable, asked.n_paths).frame(model.config.column)
-        forecast = set(frame["unique_id"])
+        frame = paths.frame(model.config.column)
     else:
-        paths = draw_paths(whole, usable, asked.n_paths)
         groups, missing = possible_sums(paths, asked.sums)
         if not groups:
             raise ModelError(f"no group can be summed:\n{name_reasons(missing)}")
         unknown |= missing
         frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
-        forecast = set(paths.panel.ids)
+    forecast = {*(frame["unique_id"] if paths is None else paths.panel.ids)}
     if broken := [name for name in usable.ids if name not in forecast]:
         unknown |= dict.fromkeys(broken, Skipped(Kind.FORECAST_NOT_FINITE))
         usable = usable.only([name for name in usable.ids if name in forecast])
     # Not those that are not scored later, since they assume something, or look back.
     if asked.n_paths is None and not asked.covariates and asked.end is None:
         bands = frame[[column for column in frame if not is_quantile(column)]]
+        made = Made(usable, bands, model.config.column, folder.name, asked.run.source)
         try:
-            keep(home, Made(usable, bands, model.config.column, folder.name, asked.run.source))
+            keep(asked.home, made)
         except WriteError as error:
             asked.on_notice(
                 f"Warning: not in the record, so `scorecard` will not know of it: {error}"
@@ -332,18 +330,15 @@ def _latest(panels: Sequence[Panel], most: int) -> Panel:
     return dataclasses.replace(Panel.from_arrays(rows, skipped), frequency=panels[0].frequency)
 
 
-def _with_covariates(
-    panel: Panel, model: Model, files: CovariateFiles, home: Home, folder: Path
-) -> Panel:
-    """Add the model's covariates to a panel, from these files or else from those of the fit.
+def _with_covariates(asked: _Asked, panel: Panel, model: Model) -> Panel:
+    """Add the model's covariates to a panel, from the files asked for or else those of the fit.
 
     Files of the fit are read as they were then; other files as they say, or else in the same way.
 
-    - ``folder``: of the model's run; a run that is not under ``home`` opens no file by itself
-
-    Raises UsageError where it would have to, and for a file that the model has no use for.
+    Raises UsageError for a file that the model has no use for, and where a run that is not under
+    the home would have to open a file by itself.
     """
-    known = model.transform.covariates
+    known, files = model.transform.covariates, asked.covariates
     has = {"future": bool(known.future), "static": bool(known.numbers or known.words)}
     then = Reading(**model.provenance.get("reading") or {})
     for kind, needed in has.items():
@@ -358,11 +353,12 @@ def _with_covariates(
             reading = then if files.reading == Reading() else files.reading
             panel = CovariateFiles(**{kind: path}, reading=reading).added_to(panel)
         elif needed and (path := model.provenance.get(kind)) is not None:
-            if not home.holds(folder):
+            if not asked.home.holds(asked.run.folder):
                 raise UsageError(
-                    f"{printable(path, lines=False)}: not opened: the run {folder} names this file "
-                    f"of {kind} covariates, but may be another's. Name the file yourself "
-                    f"(`predict --{kind} FILE`) or, if the run is yours, move it to {home.models}"
+                    f"{printable(path, lines=False)}: not opened: the run {asked.run.folder} names "
+                    f"this file of {kind} covariates, but may be another's. Name the file yourself "
+                    f"(`predict --{kind} FILE`) or, if the run is yours, move it to "
+                    f"{asked.home.models}"
                 )
             panel = CovariateFiles(**{kind: path}, reading=then).added_to(panel)
     return panel

@@ -86,6 +86,7 @@ WRONG = [  # the field, and its value (...: none)
     ("report.status", [1.0] * 5),
     ("provenance.mask", "x"),
     ("provenance.source", [1]),
+    ("provenance.fitted_until", "soon"),
     ("skipped", None),
     ("skipped.A", 5),
 ]

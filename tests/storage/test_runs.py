@@ -32,15 +32,9 @@ def home(tmp_path) -> Home:
 def saved(model, home):
     """Saves a run of a source, with networks for some of the tickers."""
 
-    def save(name: str, source: str, ids: list[str], **config) -> Path:
-        small = model.only(ids)
-        networks = small.networks
-        if config:
-            settings = dataclasses.replace(networks.config, **config)
-            networks = dataclasses.replace(networks, config=settings)
+    def save(name: str, source: str, ids: list[str]) -> Path:
         provenance = {**model.provenance, "source": source}
-        changed = dataclasses.replace(small, networks=networks, provenance=provenance)
-        return save_run(home, changed, name=name)
+        return save_run(home, dataclasses.replace(model.only(ids), provenance=provenance), name)
 
     return save
 
@@ -51,45 +45,37 @@ def chosen(home: Home, *tickers: str) -> tuple[str, list[str]]:
     return choose_run(home, None, tickers or None, said.append).name, said
 
 
-def test_one_run_is_taken_without_a_word(home, saved):
-    saved("a", "yahoo", ["AAPL", "KO"])
-    assert chosen(home, "ko") == chosen(home) == ("a", [])
+REAL = {"real": "files:p.csv AAPL", "demo": "simulated AAPL KO"}
+TWO = {"old": "yahoo AAPL KO", "new": "yahoo AAPL IBM"}
+SOURCES = {"a1": "files:a.csv AAPL KO", "b": "files:b.csv AAPL", "a2": "files:a.csv KO"}
 
 
-def test_a_simulated_run_never_answers_for_what_a_real_one_knows(home, saved):
-    saved("real", "files:p.csv", ["AAPL"])
-    saved("demo", "simulated", ["AAPL", "KO"])
-    name, said = chosen(home, "AAPL")
-    assert name == "real" and said[0].startswith("Run: real (files:p.csv, 1 series, horizon 3")
-    assert said[1].startswith("  newer, but not taken (of simulated data or another source")
-    assert said[1].endswith(": demo; --run NAME takes one") and len(said) == 2
-    assert chosen(home, "AAPL", "KO")[0] == chosen(home)[0] == "real"
-    assert chosen(home, "KO") == ("demo", [])  # no other knows it
-
-
-def test_the_latest_run_that_knows_the_ticker_is_taken(home, saved):
-    saved("old", "yahoo", ["AAPL", "KO"])
-    saved("new", "yahoo", ["AAPL", "IBM"])
-    assert chosen(home, "AAPL")[0] == "new"
-    name, said = chosen(home, "KO", "IBM", "AAPL")
-    assert name == "new"  # of equals the latest
-    name, said = chosen(home, "KO", "AAPL")
-    assert name == "old" and "newer, but not taken" in said[1] and ": new;" in said[1]
-
-
-def test_the_source_that_was_fitted_last_comes_first(home, saved):
-    saved("a1", "files:a.csv", ["AAPL", "KO"])
-    saved("b", "files:b.csv", ["AAPL"])
-    saved("a2", "files:a.csv", ["KO"])
-    name, said = chosen(home, "AAPL")
-    assert name == "a1"  # the latest run is of this source, and it has one that knows the ticker
-    assert "newer, but not taken" in said[1] and ": a2, b;" in said[1]
-
-
-def test_a_run_that_would_answer_otherwise_is_named(home, saved, model):
-    saved("three", "yahoo", ["AAPL"])
-    saved("tuned", "yahoo", ["AAPL"], epochs=9)
-    assert chosen(home, "AAPL")[1] == [f"Run: {choose_run(home)}"]
+@pytest.mark.parametrize(
+    ("runs", "tickers", "expected", "newer"),
+    [
+        ({"a": "yahoo AAPL KO"}, "ko", "a", None),  # one run is taken without a word
+        ({"a": "yahoo AAPL KO"}, "", "a", None),
+        (REAL, "AAPL", "real", "demo"),  # a simulated one never answers for what a real one knows
+        (REAL, "AAPL KO", "real", "demo"),
+        (REAL, "", "real", "demo"),
+        (REAL, "KO", "demo", None),  # no other knows it
+        (TWO, "AAPL", "new", ""),  # the latest of those that know the ticker
+        (TWO, "KO IBM AAPL", "new", ""),  # of equals the latest
+        (TWO, "KO AAPL", "old", "new"),
+        (SOURCES, "AAPL", "a1", "a2, b"),  # of the source that was fitted last
+    ],
+)
+def test_the_run_that_fits_the_tickers_best_answers(home, saved, runs, tickers, expected, newer):
+    for name, made in runs.items():
+        source, *ids = made.split()
+        saved(name, source, ids)
+    taken, said = chosen(home, *tickers.split())
+    assert taken == expected
+    notices = [] if newer is None else [f"Run: {choose_run(home, expected)}"]
+    if newer:
+        why = "of simulated data or another source, or without some of the tickers"
+        notices.append(f"  newer, but not taken ({why}): {newer}; --run NAME takes one")
+    assert said == notices
 
 
 def test_a_run_that_a_wrong_clock_dated_later_than_now_is_not_the_latest(home, saved):
@@ -127,7 +113,7 @@ def test_an_older_sound_run_takes_the_place_of_a_damaged_one(home, saved):
     taken, said = chosen(home, "AAPL")
     assert taken == "bad"
     said = []
-    took = choose_run(home, None, ["AAPL"], said.append, damaged={bad: "its file is cut"})
+    took = choose_run(home, None, ["AAPL"], said.append, passed_over={bad: "its file is cut"})
     assert took.name == "sound"  # the latest of the same source
     assert said[0] == "Warning: passed over, since it is damaged: run bad: its file is cut"
     (bad / "model.json").write_text("{")  # the source is unknown: not the simulated one, at least

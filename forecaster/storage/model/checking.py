@@ -53,7 +53,7 @@ class _Provenance(msgspec.Struct):
     created: str = ""
     fit: str = ""
     products: str = ""
-    fitted_until: str = ""
+    fitted_until: str | None = None
     continues: str = ""
     future: str | None = None
     static: str | None = None
@@ -85,7 +85,8 @@ class Shared(msgspec.Struct):
         as_bytes(json.dumps(self.provenance, ensure_ascii=False))
         known = msgspec.convert(self.provenance, _Provenance)
         Reading(**(known.reading or {}))
-        for day in (known.start, known.end):
+        latest = None if self.frequency.alias == "step" else known.fitted_until
+        for day in (known.start, known.end, latest):
             if day is not None:
                 _date(day)
         config = Config.from_dict(self.config, "config")

@@ -60,9 +60,8 @@ def choose_run(
     tickers: Sequence[str] | None = None,
     on_notice: Callable[[str], None] | None = None,
     *,
-    damaged: Mapping[Path, str] | None = None,
     source: str | None = None,
-    passed_over: dict[str, str] | None = None,
+    passed_over: dict[Path, str] | None = None,
 ) -> Run:
     """Return a run by its name, or else the run that fits some tickers best.
 
@@ -75,10 +74,10 @@ def choose_run(
     - ``on_notice(message)``: called where several could be meant, with the chosen run and why newer
       ones were not chosen, with a damaged one that was passed over, and with runs dated later than
       now, which are not the latest
-    - ``damaged``: runs that turned out to be damaged when they were opened, with the reason
     - ``source``: the source of the run; None: any
-    - ``passed_over``: takes the names of damaged runs in place of which an older one is returned,
-      with the reasons; a run whose source cannot be read may be of any
+    - ``passed_over``: runs that turned out to be damaged when they were opened, with the reason;
+      takes those in place of which an older one is returned. A run whose source cannot be read may
+      be of any
 
     Raises ModelError when there is none, the latest is damaged and no older one can take its place,
     or none knows any of the tickers; UsageError when there is none of this name.
@@ -92,9 +91,9 @@ def choose_run(
                 if not (path / _FILE).exists():
                     raise
         return Run.read(path)
-    latest = home.latest_run()
+    latest, passed_over = home.latest_run(), {} if passed_over is None else passed_over
     every, broken = runs_of(home)
-    broken |= damaged or {}
+    broken |= passed_over
     source_of = {run.folder: run.source for run in every}
     say = on_notice or (lambda message: None)
     for line in notices_of_ahead(run for run in every if source in (None, run.source)):
@@ -128,8 +127,7 @@ def choose_run(
         later = order_of_time(folder) > order_of_time(chosen.folder)
         if later and source_of.get(folder, chosen.source) == chosen.source:
             say(f"Warning: passed over, since it is damaged: run {run_name(folder)}: {why}")
-            if passed_over is not None:
-                passed_over[run_name(folder)] = why
+            passed_over[folder] = why
     newer = [run.name for run in runs[: runs.index(chosen)]]
     if source is None and (newer or sum(map(bool, known.values())) > 1):  # others could be meant
         say(f"Run: {chosen}")
