@@ -36,10 +36,12 @@ def cutoffs_in(
     last = len(times) - 1 - horizon
     first = last - (n_windows - 1) * step_size
     if first < 1:
+        most = (last - 1) // step_size + 1 if last > 0 else 0
+        advice = f"--windows {most} (in Python n_windows=)" if most else "a shorter horizon"
         raise DataError(
             f"{n_windows} cutoffs with a step of {step_size} and a horizon of {horizon} need at "
             f"least {(n_windows - 1) * step_size + horizon + 2} times; the panel has {len(times)}, "
-            f"up to {show_time(times[-1])}. Ask for fewer: --windows N (in Python n_windows=)"
+            f"up to {show_time(times[-1])}. Ask for {advice}"
         )
     return first + np.arange(n_windows) * min(step_size, len(times))
 
