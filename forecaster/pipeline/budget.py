@@ -66,17 +66,11 @@ def portions(
         if few > sample:
             what = "a few of them" if len(ids) > 1 else "it"
         size = f"{math.ceil(least / 1e8) / 10:g}GB"
-        if memory is None:
-            given = f"the free memory, {free_memory() / 1e9:.2f} GB,"
-            then = (
-                "take fewer rows (--start) or a shorter horizon; "
-                f"--memory {size} tries it all the same"
-            )
-        else:
-            given, then = f"--memory {memory / 1e9:.2f}GB", f"expected --memory {size} or more"
+        given = "--memory" if memory is not None else "the free memory"
         raise UsageError(
-            f"{given} is too little for {len(ids):,} series, the longest of {steps:,} rows: "
-            f"training {what} takes up to {size}; {then}"
+            f"{given} of {(memory or free_memory()) / 1e9:.2f}GB is too little for {len(ids):,} "
+            f"series, the longest of {steps:,} rows: training {what} takes up to {size}; take "
+            f"fewer rows (--start), a shorter horizon, or --memory {size} or more"
         )
     budget = int(_SHARE * free_memory()) if memory is None else memory
     fit = max(_FEWEST, (budget - _PROGRAM - more) // each)
