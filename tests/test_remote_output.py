@@ -1,6 +1,5 @@
 """Forecasts as objects of a store: of memory always, of S3 where moto and s3fs are installed."""
 
-import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,13 +125,6 @@ def test_what_the_environment_holds_is_not_shown(bucket, monkeypatch):
     failing = Mock(side_effect=OSError(f"no room for {bucket.folder}/geheim/f.csv"))
     monkeypatch.setattr(type(output.system), "put_file", failing)
     said(WriteError, lambda: output.write_table(TABLE))
-
-
-def test_a_format_may_be_named_and_must_not_contradict_the_ending(bucket):
-    checked(f"{bucket.url}/f", form="json").write_table(TABLE)
-    assert len(json.loads(bucket.read("f"))) == 2
-    text = said(UsageError, lambda: checked(f"{bucket.url}/f.csv", form="json"))
-    assert "its ending says csv" in text
 
 
 def test_predict_writes_what_it_writes_here(home, bucket, tmp_path, monkeypatch):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from forecaster.errors import WriteError
-from forecaster.files import FolderLock, Home, atomic, is_ahead, is_held, run_name
+from forecaster.files import FolderLock, Home, atomic, is_ahead, is_held
 from forecaster.ingest import Store
 from forecaster.record import record_of
-from forecaster.storage import Run, remove_run, runs_of
+from forecaster.storage import Run, runs_of
 
 _DAY = 86_400.0
 RUN, CACHE, STORE = "run", "cache", "store"
@@ -71,19 +71,13 @@ def prune(
         for one in found:
             if any(is_held(path) for path in one.paths if path.is_dir()):
                 continue  # locked meanwhile
-            _remove(home, one)
+            for path in one.paths:
+                folder = path.is_dir() and not path.is_symlink()
+                (atomic.remove_folder if folder else atomic.remove_file)(path)
             if on_removed is not None:
                 on_removed(one)
     finally:
         lock.release()
-
-
-def _remove(home: Home, one: Unneeded) -> None:
-    for path in one.paths:
-        if one.kind == RUN:
-            remove_run(home, run_name(path))
-        else:
-            (atomic.remove_folder if path.is_dir() else atomic.remove_file)(path)
 
 
 def _old_runs(home: Home, sound: list[Run], most: int, used: set[str]) -> Iterator[Unneeded]:

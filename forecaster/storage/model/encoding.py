@@ -14,7 +14,8 @@ from typing import Literal
 import numpy as np
 
 ENCODED = ("kept/", "shape/", "scale/")
-"""What the names of arrays begin with that encoded weights have beside them."""
+"""What the names of arrays begin with that encoded weights have beside them. Shapes, which earlier
+versions wrote, are not read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +87,6 @@ class Encoding:
             kept = np.ones(sizes.shape, bool)
             np.put_along_axis(kept, least, False, axis=1)
             out[f"kept/{name}"] = np.packbits(kept, axis=1)
-            # The shape of one series' matrix, which the flat values do not show.
-            out[f"shape/{name}"] = np.tile(np.array(leaf.shape[1:], np.int32), (len(leaf), 1))
             values = values.reshape(kept.shape)[kept].reshape(len(leaf), -1)
         return {**out, name: values}
 

@@ -11,7 +11,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,10 +138,8 @@ def as_new_run(home: Home, kind: str, name: str | None, write: Callable[[Path], 
         folder = home.new_run(kind, name)
         try:
             return write(folder)
-        except (ModelError, WriteError) as error:
-            reason = error.__cause__
-            taken = reason is None or getattr(reason, "errno", None) in (EEXIST, ENOTEMPTY)
-            if not (taken and folder.exists()):
+        except (ModelError, WriteError):
+            if not folder.exists():
                 raise
             time.sleep(0.001)  # names differ by the millisecond
 
