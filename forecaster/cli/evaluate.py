@@ -1,5 +1,6 @@
 """``forecaster evaluate`` and ``forecaster report``."""
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,9 @@ def evaluate(
     if resume is not None:
         refuse_others(ctx, "resume", "continues with the options given at first", "ray")
         with working("evaluate", ray) as work:
-            evaluation = pipeline.resume_evaluation(home, resume or None, _calls(work, None))
+            evaluation = pipeline.resume_evaluation(
+                home, resume or None, executor=work.executor, callbacks=_callbacks(work, None)
+            )
         return _finish(evaluation)
 
     config = config_of(given)
@@ -114,17 +117,18 @@ def evaluate(
     with working("evaluate", ray) as work:
         evaluation = pipeline.evaluate_from_home(
             home, request, config, backtest,
-            folder=output, overwrite=overwrite, memory=memory, calls=_calls(work, memory),
+            folder=output, overwrite=overwrite, memory=memory,
+            executor=work.executor, callbacks=_callbacks(work, memory),
         )  # fmt: skip
     return _finish(evaluation)
 
 
-def _calls(work: Work, memory: int | None) -> "pipeline.Calls":
-    """Return the executor, the callbacks that show progress, and the one that makes pages."""
+def _callbacks(work: Work, memory: int | None) -> "pipeline.Callbacks":
+    """Return the callbacks that show progress, and the one that makes pages."""
     torch, forecast = map(work.bar.counting, ("PyTorch", "Forecasting"))
-    evaluating = room.BacktestCallbacks(torch=torch, forecast=forecast)
-    return pipeline.Calls(
-        functools.partial(_write_pages, memory), work.executor, work.callbacks, evaluating
+    made = functools.partial(_write_pages, memory)
+    return dataclasses.replace(
+        work.callbacks, on_torch=torch, on_forecast=forecast, on_evaluation=made
     )
 
 

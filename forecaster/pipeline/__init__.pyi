@@ -11,7 +11,6 @@ from .fit_run import resume_fit as resume_fit
 from .forecast_table import FIXED_QUANTILES as FIXED_QUANTILES
 from .forecast_table import ForecastTable as ForecastTable
 from .forecast_table import as_written as as_written
-from .measuring import Calls as Calls
 from .model_update import update_run as update_run
 from .predict_run import Prediction as Prediction
 from .predict_run import predict_from_home as predict_from_home

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pandas as pd
 
@@ -34,6 +34,9 @@ from forecaster.storage import (
     tell_of_others,
     versions,
 )
+
+if TYPE_CHECKING:
+    from forecaster.evaluation import Evaluation
 
 OnTraining: TypeAlias = Callable[[swarm.Progress], None]
 
@@ -68,6 +71,9 @@ class Callbacks:
     - ``on_shard(done, total)``: before each shard, if there are several
     - ``on_begin(fit)``: when training begins, with the unfinished fit, which can be resumed
     - ``on_notice(message)``: about other, interrupted fits, which can be resumed
+    - ``on_torch(done, total)``, ``on_forecast(done, total)``: in an evaluation after series that
+      PyTorch has trained, or that were forecast
+    - ``on_evaluation(evaluation)``: adds files to its folder before it appears
     """
 
     on_series: Callable[[int, int], None] | None = None
@@ -76,6 +82,9 @@ class Callbacks:
     on_begin: Callable[[UnfinishedFit], None] = lambda fit: None
     on_notice: Callable[[str], None] = lambda message: None
     on_shard: Callable[[int, int], None] | None = None
+    on_torch: Callable[[int, int], None] | None = None
+    on_forecast: Callable[[int, int], None] = lambda done, total: None
+    on_evaluation: Callable[["Evaluation"], None] | None = None
 
 
 class Begun(NamedTuple):

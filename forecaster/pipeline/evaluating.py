@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from forecaster import swarm
 from forecaster.errors import DataError, ModelError
 from forecaster.evaluation import BacktestOptions, Evaluation, check_folder
 from forecaster.files import Home, as_text, atomic, from_text
 from forecaster.forecasting import Config
-from forecaster.pipeline.beginning import Begun, DataRequest, begun, resumed
-from forecaster.pipeline.measuring import Calls, evaluate_shards
+from forecaster.pipeline.beginning import Begun, Callbacks, DataRequest, begun, resumed
+from forecaster.pipeline.measuring import evaluate_shards
 from forecaster.storage import EvaluationRequest
 
 
@@ -24,7 +25,8 @@ def evaluate_from_home(
     folder: Path | None = None,
     overwrite: bool = False,
     memory: int | None = None,
-    calls: Calls = Calls(),  # noqa: B008
+    executor: swarm.Executor | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Evaluation:
     """Fetch series into the store, and evaluate them in a folder.
 
@@ -38,7 +40,8 @@ def evaluate_from_home(
     - ``memory``: bytes to work in; by default a share of the free memory. Series that need more are
       evaluated in shards, with the same results. The store then stays locked until the end, and the
       evaluation is read in its short form (:meth:`Evaluation.read`)
-    - ``calls``: the executor and callbacks
+    - ``executor``: where networks train and slow baselines run, as for :func:`forecaster.fit`
+    - ``callbacks``: see :class:`Callbacks`
 
     An interrupted evaluation is continued by :func:`resume_evaluation`.
     """
@@ -50,32 +53,38 @@ def evaluate_from_home(
     with begun(
         home, data, config, options.seed,
         evaluation=EvaluationRequest(as_text(folder), overwrite, plain),
-        memory=memory, executor=calls.executor, callbacks=calls.fetching,
+        memory=memory, executor=executor, callbacks=callbacks or Callbacks(),
     ) as work:  # fmt: skip
         if options.groups:
             options.groups.of(work.unfinished.request.ids)  # raises before the work begins
-        return _evaluate(work, calls)
+        return _evaluate(work)
 
 
-def resume_evaluation(home: Home, name: str | None, calls: Calls) -> Evaluation:
+def resume_evaluation(
+    home: Home,
+    name: str | None,
+    *,
+    executor: swarm.Executor | None = None,
+    callbacks: Callbacks | None = None,
+) -> Evaluation:
     """Continue an evaluation that was interrupted, with the same results.
 
     ``name``: as listed by :func:`forecaster.storage.unfinished_fits`; None: the only unfinished
     evaluation that is not running. Raises UsageError if there is none, it is running, or there are
     several; ModelError if data or program have changed since.
     """
-    with resumed(home, name, "evaluate", calls.executor, calls.fetching) as work:
-        return _evaluate(work, calls)
+    with resumed(home, name, "evaluate", executor, callbacks or Callbacks()) as work:
+        return _evaluate(work)
 
 
-def _evaluate(work: Begun, calls: Calls) -> Evaluation:
+def _evaluate(work: Begun) -> Evaluation:
     """Do the remaining work of an evaluation, and remove its unfinished folder."""
     unfinished, asked = work.unfinished, work.unfinished.request.evaluation
     if asked is None:
         raise ModelError(f"{unfinished.name}: is not an evaluation, although its name says so")
     options = msgspec.convert(asked.options, BacktestOptions, dec_hook=_from_plain)
     try:
-        evaluation = evaluate_shards(work, asked, options, calls)
+        evaluation = evaluate_shards(work, asked, options)
     except DataError as error:
         if not getattr(error, "lost", ()):
             unfinished.discard()  # the same error would end another try

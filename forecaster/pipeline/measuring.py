@@ -16,12 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from forecaster import swarm
 from forecaster.errors import Skipped
 from forecaster.evaluation import (
     AT_ONCE,
     LEVELS,
-    BacktestCallbacks,
     BacktestOptions,
     Evaluation,
     Forecasters,
@@ -48,26 +46,11 @@ from forecaster.evaluation.baselines import Runner, check_columns
 from forecaster.files import from_text
 from forecaster.forecasting import Config, Model, Widths, join_models, widths_of
 from forecaster.ingest import flags_of
-from forecaster.pipeline.beginning import Begun, Callbacks
+from forecaster.pipeline.beginning import Begun
 from forecaster.pipeline.blocks import Past, Reader, past_of, scan, shards_of
 from forecaster.pipeline.train_run import train_shards
 from forecaster.series import OwnEnds, default_season
 from forecaster.storage import EvaluationRequest, ids_to_read, load_whole
-
-
-class Calls(NamedTuple):
-    """The executor and the callbacks of an evaluation.
-
-    - ``finish``: adds files to the evaluation's folder before it appears
-    - ``executor``: where networks train and slow baselines run, as for :func:`forecaster.fit`
-    - ``fetching``, ``evaluating``: called while series are fetched and networks train, and after
-      that
-    """
-
-    finish: Callable[[Evaluation], None] | None = None
-    executor: swarm.Executor | None = None
-    fetching: Callbacks = Callbacks()
-    evaluating: BacktestCallbacks = BacktestCallbacks()
 
 
 class Trained(NamedTuple):
@@ -100,9 +83,7 @@ class Trained(NamedTuple):
         return dataclasses.replace(model, widths=self.widths)
 
 
-def evaluate_shards(
-    work: Begun, asked: EvaluationRequest, options: BacktestOptions, calls: Calls
-) -> Evaluation:
+def evaluate_shards(work: Begun, asked: EvaluationRequest, options: BacktestOptions) -> Evaluation:
     """Do the remaining work of an evaluation, and write its folder, whole or not at all.
 
     The result of several shards is read in its short form. Raises NoSeries if no network can be
@@ -126,7 +107,7 @@ def evaluate_shards(
     trained = _trained(work, options, past)
     fitting = time.perf_counter() - began
     past, ids = trained[0].known, list(trained[0].shard_of)
-    parts = _measured(work, options, calls, trained)
+    parts = _measured(work, options, trained)
     if not past.own:
         cutoffs = past.times[np.concatenate([each.cutoffs for each in trained])]
         warn_of_ended({name: int((cutoffs < past.ends[name]).sum()) for name in ids}, len(cutoffs))
@@ -139,7 +120,7 @@ def evaluate_shards(
     return join_parts(
         folder, parts, seconds, provenance, {n: groups[n] for n in ids if n in groups},
         {**past.request.skipped, **trained[0].skipped},
-        overwrite=asked.overwrite, in_short=not in_one, finish=calls.finish,
+        overwrite=asked.overwrite, in_short=not in_one, finish=work.callbacks.on_evaluation,
     )  # fmt: skip
 
 
@@ -173,7 +154,7 @@ def _trained(work: Begun, options: BacktestOptions, past: Past) -> list[Trained]
 
 
 def _measured(
-    work: Begun, options: BacktestOptions, calls: Calls, trained: Sequence[Trained]
+    work: Begun, options: BacktestOptions, trained: Sequence[Trained]
 ) -> dict[Path, Summary]:
     """Forecast and measure all series that are not yet measured; return all parts in order."""
     past, ids = trained[0].known, list(trained[0].shard_of)
@@ -181,17 +162,17 @@ def _measured(
     if shard is not None:
         # Each training adds a model of the same series. Batches are those of a single shard.
         size = max(1, shard // len(trained) // AT_ONCE) * AT_ONCE
-    on_forecast = calls.evaluating.forecast or (lambda done, total: None)
+    on_forecast = work.callbacks.on_forecast
     torch: tuple[RollingOrigin | None, dict[str, str]] | None = None
     parts: dict[Path, Summary] = {}
     for number, names in enumerate(shards_of(ids, size)):
         folder = work.unfinished.measured(number)
         if (summary := read_part(folder)) is None:
             if torch is None:
-                torch = _by_torch(trained, ids, options, calls)
+                torch = _by_torch(work, trained, ids, options)
             networks, own = _rolling(trained, names)
             known = past.known(names[:1])
-            runner = Runner(options.runner_names, networks.config, known, LEVELS, calls.executor)
+            runner = Runner(options.runner_names, networks.config, known, LEVELS, work.executor)
             done = number * size
             summary = measure_part(
                 folder, Forecasters(networks, runner, *torch), options, trained[0].season, own,
@@ -204,7 +185,7 @@ def _measured(
 
 
 def _by_torch(
-    trained: Sequence[Trained], ids: Sequence[str], options: BacktestOptions, calls: Calls
+    work: Begun, trained: Sequence[Trained], ids: Sequence[str], options: BacktestOptions
 ) -> tuple[RollingOrigin | None, dict[str, str]]:
     """Return PyTorch's networks of a sample, and the series that it failed on, with the reason."""
     if not options.with_torch:
@@ -212,7 +193,7 @@ def _by_torch(
     sample = torch_sample(ids, options.torch_sample)
     networks, _ = _rolling(trained, sample)
     known = trained[0].known.known(sample)
-    return by_torch(networks, known, options.seed, calls.evaluating.torch)
+    return by_torch(networks, known, options.seed, work.callbacks.on_torch)
 
 
 def _rolling(
