@@ -1,6 +1,5 @@
 from . import baselines as baselines
 from .backtest.evaluate import LEVELS as LEVELS
-from .backtest.evaluate import BacktestCallbacks as BacktestCallbacks
 from .backtest.evaluate import BacktestOptions as BacktestOptions
 from .backtest.evaluate import Forecasters as Forecasters
 from .backtest.evaluate import by_torch as by_torch

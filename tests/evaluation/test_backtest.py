@@ -11,7 +11,6 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import (
-    BacktestCallbacks,
     BacktestOptions,
     Evaluation,
     caveats,
@@ -76,7 +75,7 @@ def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, e
     with pytest.raises(KeyboardInterrupt):
         evaluate_to_folder(
             copy, panel, quick, BacktestOptions(3, 29), overwrite=True,
-            callbacks=BacktestCallbacks(forecast=interrupt),
+            on_forecast=interrupt,
         )  # fmt: skip
     assert (copy / "summary.json").read_bytes() == before
     evaluate_to_folder(copy, panel, quick, BacktestOptions(3, 29), overwrite=True)

@@ -123,20 +123,6 @@ class BacktestOptions:
         return list(dict.fromkeys(["naive", *(n for n in self.baselines if n != "torch")]))
 
 
-@dataclasses.dataclass(frozen=True)
-class BacktestCallbacks:
-    """Functions that are called during an evaluation.
-
-    - ``training(progress)``: while our networks train
-    - ``torch(done, total)``, ``forecast(done, total)``: after series that PyTorch has trained, or
-      that were forecast
-    """
-
-    training: Callable[[swarm.Progress], None] | None = None
-    torch: Callable[[int, int], None] | None = None
-    forecast: Callable[[int, int], None] | None = None
-
-
 def evaluate_to_folder(
     folder: Path,
     panel: Panel,
@@ -145,7 +131,8 @@ def evaluate_to_folder(
     *,
     overwrite: bool = False,
     executor: swarm.Executor | None = None,
-    callbacks: BacktestCallbacks | None = None,
+    on_progress: Callable[[swarm.Progress], None] | None = None,
+    on_forecast: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Forecast from a rolling origin by our networks and baselines; score and test the forecasts.
 
@@ -154,6 +141,8 @@ def evaluate_to_folder(
     - ``folder``: a new folder, or an evaluation to ``overwrite``
     - ``config``: settings of our networks and PyTorch's
     - ``executor``: where networks train and slow baselines run
+    - ``on_progress``: called from time to time while our networks train
+    - ``on_forecast(done, total)``: called after series that were forecast
 
     Raises UsageError for an unknown baseline or one whose library is not installed, and for groups
     that name other series; DataError when the panel is too short, or when no series belonged to the
@@ -161,7 +150,6 @@ def evaluate_to_folder(
     """
     began = time.perf_counter()
     options = BacktestOptions() if options is None else options
-    callbacks = BacktestCallbacks() if callbacks is None else callbacks
     check_type("panel", panel, Panel, "a Panel")
     check_flag("overwrite", overwrite)
     config, folder = checked_config(config), as_folder(folder).resolve()
@@ -178,20 +166,20 @@ def evaluate_to_folder(
     )
     networks = RollingOrigin.fit(
         panel, config, windows, options.step_size, refit=options.refit, level=LEVELS,
-        seed=options.seed, ends="common", executor=executor, on_progress=callbacks.training,
+        seed=options.seed, ends="common", executor=executor, on_progress=on_progress,
     )  # fmt: skip
     known = panel.until(panel.times[networks.cutoffs[0]])
     torch: tuple[RollingOrigin | None, dict[str, str]] = None, {}
     if options.with_torch:
         sample = torch_sample(networks.parts[0][0].ids, options.torch_sample)
-        torch = by_torch(networks, known.only(sample), options.seed, callbacks.torch)
+        torch = by_torch(networks, known.only(sample), options.seed)
     fitting = time.perf_counter() - began
     runner = Runner(options.runner_names, networks.config, known, LEVELS, executor)
     with tempfile.TemporaryDirectory(prefix=atomic.PREFIX, dir=folder.parent) as temporary:
         part = Path(temporary) / "part"
         measured = measure_part(
             part, Forecasters(networks, runner, *torch), options,
-            default_season(known.frequency), own, on_forecast=callbacks.forecast,
+            default_season(known.frequency), own, on_forecast=on_forecast,
         )  # fmt: skip
         networks.warn_of_ended()
         seconds = Seconds(
@@ -261,7 +249,7 @@ def by_torch(
     networks: RollingOrigin,
     known: Panel,
     seed: int,
-    on_series: Callable[[int, int], None] | None,
+    on_series: Callable[[int, int], None] | None = None,
 ) -> tuple[RollingOrigin | None, dict[str, str]]:
     """Let PyTorch train networks of some series on ``known``, the data that our networks have seen.
 
