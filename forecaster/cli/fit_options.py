@@ -32,7 +32,7 @@ def open_data(given: Mapping[str, Any]) -> "tuple[pipeline.DataRequest, ingest.M
     """Open the source that the options name; return what is asked for, and the times of members."""
     opened = ingest.open_source(
         given["source"], decimal=given["decimal"], query=given["query"],
-        columns=as_columns(given["columns"], given["date_format"]),
+        columns=as_columns(given["columns"], given["date_format"], given["missing"]),
     )  # fmt: skip
     wanted, membership = read_tickers(given["tickers"], opened)
     rest = given["start"], given["end"], given["mask"], covariates_of(given)

@@ -59,6 +59,7 @@ def ingest(
     source: str,
     columns: tuple[str, ...],
     date_format: str | None,
+    missing: str | None,
     start: datetime | None,
     refresh: bool,
     append: bool,
@@ -85,7 +86,7 @@ def ingest(
       forecaster ingest --source sql:sqlite:///market.db --query "SELECT ticker, date, close FROM p"
     """
     opened = room.open_source(
-        source, columns=as_columns(columns, date_format), append=append, refresh=refresh,
+        source, columns=as_columns(columns, date_format, missing), append=append, refresh=refresh,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
         **reading,
     )  # fmt: skip

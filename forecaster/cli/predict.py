@@ -12,14 +12,12 @@ from forecaster import report as pages
 from forecaster.cli.forecast_outputs import Outputs
 from forecaster.cli.shared import (
     PARTLY,
-    columns_option,
     covariate_options,
     covariates_of,
-    date_format_option,
-    decimal_option,
     groups_option,
     home_option,
     overwrite_option,
+    reading_options,
     refuse,
     say,
     was_given,
@@ -89,9 +87,7 @@ _DRAWN = 5  # most series in a picture
 @click.option("--history", type=click.IntRange(2), help="Number of latest rows that --plot shows.  "
               "[default: 63]")  # fmt: skip
 @covariate_options
-@date_format_option
-@columns_option
-@decimal_option
+@reading_options
 @overwrite_option
 @home_option
 @click.pass_context
@@ -177,7 +173,7 @@ def predict(
 
 def _check(given: Mapping[str, Any]) -> None:
     """Raise UsageError for options that do not go together."""
-    reading = [name for name in ("decimal", "columns", "date_format") if given[name]]
+    reading = [name for name in ("decimal", "columns", "date_format", "missing") if given[name]]
     roles = [said.split("=")[0] for said in given["columns"]]
     # Forecasts on a condition would replace real ones in a database.
     condition = [f"--{name}" for name in ("end", "future", "static") if given[name] is not None]

@@ -30,30 +30,11 @@ def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-decimal_option = click.option(
-    "--decimal",
-    type=click.Choice([".", ","]),
-    help="Decimal sign in CSV files.  [default: inferred from each file's numbers]",
-)
 stored_option = click.option("--source", help="Name of the stored source.  [default: the only one]")
 overwrite_option = click.option(
     "--overwrite",
     is_flag=True,
     help="Replace existing files; without this option they are an error.",
-)
-columns_option = click.option(
-    "--columns",
-    multiple=True,
-    metavar="ROLES",
-    help="Roles of columns in files, if their names do not tell: id=store,time=day,target=sales, "
-    "or wide if each column is a series. id=store+item joins two columns.",
-)
-date_format_option = click.option(
-    "--date-format",
-    metavar="FORMAT",
-    help="Format of dates in files, such as %d/%m/%Y; s, ms, us or ns for numbers since 1970, "
-    "excel for days of a spreadsheet, steps for numbers that count, utc to read times with an "
-    "offset in UTC.  [default: inferred from each file's dates]",
 )
 
 
@@ -62,6 +43,20 @@ def added(*options: Callable[..., Any]) -> Callable[..., Any]:
     return lambda command: functools.reduce(lambda made, one: one(made), options[::-1], command)
 
 
+reading_options = added(
+    click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign in CSV files.  "
+                 "[default: inferred from each file's numbers]"),
+    click.option("--columns", multiple=True, metavar="ROLES", help="Roles of columns in files, if "
+                 "their names do not tell: id=store,time=day,target=sales, or wide if each column "
+                 "is a series. id=store+item joins two columns."),
+    click.option("--date-format", metavar="FORMAT", help="Format of dates in files, such as "
+                 "%d/%m/%Y; s, ms, us or ns for numbers since 1970, excel for days of a "
+                 "spreadsheet, steps for numbers that count, utc to read times with an offset in "
+                 "UTC.  [default: inferred from each file's dates]"),
+    click.option("--missing", metavar="MARKS", help="Marks in files that stand for no number, "
+                 "separated by commas: n/a?,-99. A row with one in place of its date is left out."),
+)  # fmt: skip
+"""The options on how files are read."""
 _file = click.Path(path_type=Path)
 source_options = added(
     click.option("--tickers", metavar="FILE|LIST", help="Tickers separated by commas, or a file "
@@ -73,7 +68,7 @@ source_options = added(
                  "${NAME} in a URL is taken from the environment."),
     click.option("--query", metavar="SQL", help="Of a database: one SELECT, or the name of a "
                  "table."),
-    decimal_option, columns_option, date_format_option,
+    reading_options,
 )  # fmt: skip
 """The options on the source, and on how it is read."""
 covariate_options = added(
@@ -90,16 +85,17 @@ def covariates_of(given: Mapping[str, Any]) -> "ingest.CovariateFiles":
     """Return the files of ``--future`` and ``--static``, and how other options read them."""
     if given["future"] is None and given["static"] is None:
         return ingest.CovariateFiles()
-    reading = ingest.Reading.of(
-        given["decimal"], as_columns(given["columns"], given["date_format"])
-    )
+    columns = as_columns(given["columns"], given["date_format"], given["missing"])
+    reading = ingest.Reading.of(given["decimal"], columns)
     return ingest.CovariateFiles.of(given["future"], given["static"], reading)
 
 
-def as_columns(columns: tuple[str, ...], date_format: str | None) -> "ingest.Columns":
-    """Return the roles and the date format that ``--columns`` and ``--date-format`` give."""
+def as_columns(
+    columns: tuple[str, ...], date_format: str | None, missing: str | None
+) -> "ingest.Columns":
+    """Return the values of ``--columns``, ``--date-format`` and ``--missing``, checked."""
     options = ingest.parse_columns(columns)
-    options["date_format"] = date_format
+    options["date_format"], options["missing"] = date_format, missing
     return ingest.Columns.of(options)
 
 

@@ -137,7 +137,7 @@ class _Day:
         """Open the source and check the outputs, so that what is wrong is said at once."""
         watch = self._watch
         roles = parse_columns(watch.columns)
-        roles["date_format"] = watch.date_format
+        roles["date_format"], roles["missing"] = watch.date_format, watch.missing
         source = open_source(
             watch.source, decimal=watch.decimal, columns=Columns.of(roles), append=watch.append,
             query=watch.query,

@@ -27,7 +27,8 @@ source = "files:prices.csv"      # or "yahoo"; as `ingest --source`
 # query = "SELECT ..."           # of source = "sql:URL"; or the name of a table
 # tickers = "tickers.txt"        # only these; a file or "AAPL,MSFT"; needed for yahoo
 # append = true                  # the file holds only the latest days
-# columns = ["id=symbol"]        # roles of columns; also date_format = "%d.%m.%Y", decimal = ","
+# columns = ["id=symbol"]        # roles of columns; also date_format = "%d.%m.%Y", decimal = ",",
+                                 # missing = "n/a?,-99"
 # run = "tech-daily"             # default: the latest run of this source
 levels = [80, 95]                # bands, in percent
 # newcomers = false              # default: as `predict --all`
@@ -87,6 +88,7 @@ class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     append: bool = False
     columns: tuple[_Text, ...] = ()
     date_format: _Text | None = None
+    missing: _Text | None = None
     decimal: _Text | None = None
     run: _Text | None = None
     levels: Annotated[tuple[_Level, ...], Meta(min_length=1)] = (80.0, 95.0)

@@ -19,6 +19,7 @@ class Reading:
 
     - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
     - ``date_format``: how times are written; None: inferred for each file
+    - ``missing``: marks that stand for no number, separated by commas
     - ``id_col``, ``time_col``: the columns with the series and the time; files without columns of
       these names ignore them
     """
@@ -27,11 +28,14 @@ class Reading:
     date_format: str | None = None
     id_col: str | None = None
     time_col: str | None = None
+    missing: str | None = None
 
     @staticmethod
     def of(decimal: str | None, columns: "Columns") -> "Reading":
         """Return a reading with the options of the series' files."""
-        return Reading(decimal, columns.date_format, columns.id_col, columns.time_col)
+        return Reading(
+            decimal, columns.date_format, columns.id_col, columns.time_col, columns.missing
+        )
 
     def columns(self) -> "Columns":
         """Return the same options in the form that tables take.
@@ -42,7 +46,7 @@ class Reading:
         from forecaster.ingest.tables.roles import Columns
 
         return Columns(
-            self.id_col, self.time_col, date_format=self.date_format,
+            self.id_col, self.time_col, date_format=self.date_format, missing=self.missing,
             decimal=as_decimal(self.decimal),
         )  # fmt: skip
 

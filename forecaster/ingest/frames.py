@@ -66,8 +66,6 @@ def panel_of_frame(
     if canonical(str(frame.columns.name)) == "unique_id" and columns.first_option is None:
         # The table may be yfinance.download(...)["Close"].
         columns = dataclasses.replace(columns, wide=True)
-    if frame.empty:
-        raise DataError(f"{_WHERE}: no rows in it")
     location = TableLocation(_WHERE, counts_rows=True)
     table = tidy(frame, location, columns=columns)
     panel = Panel.from_arrays({name: Arrays.of(part) for name, part in each_series(table)})

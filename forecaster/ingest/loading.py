@@ -37,8 +37,8 @@ def load_panel(
       :mod:`forecaster.ingest.review.quality`. The panel still holds these rows, with their flags;
       see :meth:`Panel.masked`. A frame is not reviewed
     - ``query``: of a database: one SELECT, or the name of a table
-    - ``id_col, time_col, target_col, date_format, wide``: what the columns hold, if their names do
-      not show it; see :class:`forecaster.ingest.ColumnOptions`
+    - ``id_col, time_col, target_col, date_format, missing, wide``: what the columns hold, if their
+      names do not show it; see :class:`forecaster.ingest.ColumnOptions`
 
     Series that cannot be loaded are named in the panel's ``skipped``.
 

@@ -1,5 +1,8 @@
 """Layouts that people have reported: each is read as it is meant, or refused with what helps."""
 
+import io
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
+from tests.conftest import run
 from tests.messages import refuses, warns
 
 DAYS = pd.date_range("2026-09-01", periods=9).strftime("%Y-%m-%d").tolist()
@@ -36,7 +40,7 @@ LAST_YEAR = PART.replace("2026", "2025")
 READ = {
     "year and data": (table("year,data", "{d}", "20{n}", dates=YEARS), {}, ("x",), 9),
     "a counter of rows": (
-        table("id,date,value", "{n}", "{d}", "1{n}"), {"target_col": "value"}, ("x",), 9,
+        table("id,date,value", "{n}", "{d}", "1{n}"), {}, ("x",), 9,
     ),
     "an unnamed counter": (table(",date,value", "{n}", "{d}", "1{n}"), {}, ("x",), 9),
     "values that count": (
@@ -85,24 +89,101 @@ def test_it_is_read_as_it_is_meant(tmp_path, case):
     assert panel.mask.all() and panel.target == ("close" if "two header" in case else "y")
 
 
-WRONG = {
-    "a total among months": "date,y\n2021-11-30,1\n2021-12-31,2\n2021,3\n",
-    "title rows": table("Sales,,\n,,\nDay,North,South", "{d}", "{n}", "{n}"),
-    "dates before 1677": "date,y\n1676-01-01,1\n1676-02-01,2\n",
-    "milliseconds since 1970": table("timestamp,value", "179081280{n}000", "{n}"),
-    "a repeated hour": table(
-        "timestamp,value", "2026-10-01 {d},{n}", dates=["01:00", "02:00", "02:00"]
-    ),
+HOURS = ["01:00", "02:00", "02:00", "03:00"]
+EPOCH = pd.date_range("2026-10-01", periods=9, freq="h").as_unit("s").astype(int)
+# Each is refused, and read with any of the options that the error names.
+REFUSED = {
+    "totals of years among months": "date,y\n2021-11-30,1\n2021-12-31,2\n2021,3\n2022,4\n",
+    "a footnote below the table": "date,y\n2021-11-30,1\n2021-12-31,2\n\"Source: here, there\",\n",
+    "a total without a date": table("date,y", "{d}", "{n}") + ",45\n",
+    "dates before 1677": "date,y\n1676-01-01,1\n1678-01-01,2\n1678-02-01,3\n",
+    "a date that means never": table("date,y", "{d}", "{n}") + "9999-12-31,0\n",
+    **{
+        f"{unit} since 1970": table("timestamp,value", "{d}", "{n}", dates=[
+            f"{second}{zeros}" for second in EPOCH])
+        for unit, zeros in (("s", ""), ("ms", "000"), ("us", "0" * 6), ("ns", "0" * 9))
+    },
+    "days of a spreadsheet": table("date,y", "4529{n}", "{n}"),
+    "days of years": table("date,y", "202406{n}", "{n}"),
+    "weeks without a letter": "date,y\n202152,1\n202153,2\n202201,3\n",
+    "days and months without a sign": "date,y\n01022022,1\n02022022,2\n",
+    "years of two digits": table("date,y", "0{n}-Jan-24", "{n}"),
+    "month and day alike": table("date,y", "0{n}/02/2024", "{n}"),
+    "month and day alike, hours": table("date,y", "0{n}/02/2024 10:00", "{n}"),
+    "a thousand or one": "date;y\n2024-01-01;1,234\n2024-01-02;2,345\n",
+    "a mark of its own": table("date,y", "{d}", "{n}") + "2026-09-10,n/a?\n2026-09-11,closed\n",
+    "a mark with a comma": table("date,y", "{d}", "{n}") + '2026-09-10,"closed, all day"\n',
+    "a closed shop of several": table("date,y,z", "{d}", "{n}", "{n}").replace("9,9", "9,closed"),
+    "two columns of one meaning": table("ds,date,y", "{d}", "{d}", "{n}"),
+    "two targets": table("date,sales,net", "{d}", "{n}", "{n}"),
     "dates under an unknown name": table("day,sales,net", "{d}", "{n}", "{n}"),
     "all columns under unknown names": table("Datum,Aktie,Kurs", "{d}", "SAP", "{n}"),
-    "dates in the header": "item,d_1,d_2,d_3\nA,1,2,3\nB,1,2,3\n",
-}
+    "series under an unknown name": table("date,store,y", "{d}", "A", "{n}")
+    + table("date,store,y", "{d}", "B", "{n}").split("\n", 1)[1],
+    "series under two unknown names": "date,my store,item,y\n" + "".join(
+        f"2026-09-01,{store},{item},1\n" for store in "AB" for item in "CD"),
+    "an hour that comes again": "date,y\n" + "".join(
+        f"2026-10-25 0{hour}:00+0{offset}:00,1\n" for hour, offset in ((1, 2), (2, 2), (2, 1))),
+}  # fmt: skip
+OPTION = re.compile(r"--(?:columns|date-format|decimal|missing) (?:'[^']*'|\S+)")
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_it_is_refused_with_what_helps(tmp_path, case):
-    with refuses(DataError):
-        load(tmp_path, WRONG[case])
+@pytest.mark.parametrize("case", REFUSED)
+def test_it_is_refused_and_read_with_each_option_that_the_error_names(tmp_path, case):
+    more = {"wide": True} if "several" in case else {}
+    with refuses(DataError) as error:
+        load(tmp_path, REFUSED[case], **more)
+    said = str(error.value)
+    assert ", line " in said or "column" in said
+    options = OPTION.findall(said)
+    assert options
+    for number, option in enumerate(options):
+        wide = ("--columns", "wide") if more else ()
+        done = run(
+            "ingest", "--source", f"files:{tmp_path}/data/x.csv", *shlex.split(option), *wide,
+            "--home", tmp_path / f"home{number}",
+        )  # fmt: skip
+        assert done.exit_code == 0, f"{option}: {done.output}{done.stderr}"
+
+
+def delete_lines_above(text: str, said: str) -> str:
+    found = re.search(r"names of the columns.* line (\d+)|line (\d+): .*names of the columns", said)
+    assert found
+    return "\n".join(text.split("\n")[int(found[1] or found[2]) - 1 :])
+
+
+def turn(text: str, said: str) -> str:
+    found = re.search(r"`(table\..*)`", said)
+    assert found
+    given = pd.read_csv(io.StringIO(text))
+    return eval(found[1], {"table": given}).to_csv(index=False)
+
+
+# Each is refused, and read when the file was changed as the error says.
+CHANGED = {
+    "title rows": (table("Sales,,\n,,\nDay,North,South", "{d}", "{n}", "{n}"),
+                   delete_lines_above, {"wide": True, "time_col": "Day"}, 9),
+    "title rows of one cell": (table("Sales\n\nds,y", "{d}", "{n}"), delete_lines_above, {}, 9),
+    "no header": (table("2026-08-31,5", "{d}", "{n}"), lambda text, said: f"ds,y\n{text}", {}, 10),
+    "numbered days in the header": ("item,dept,d_1,d_2,d_3\nA,x,1,2,3\nB,x,1,2,3\n",
+                                    turn, {"wide": True}, 3),
+    "dates in the header": ("item,2026-10-01,2026-10-02,2026-10-03\nA,1,2,3\nB,1,2,3\n",
+                            turn, {"wide": True}, 3),
+    "a repeated hour": (table("timestamp,value", "2026-10-01 {d}", "{n}", dates=HOURS),
+                        lambda text, said: text.replace("2026-10-01 02:00,3\n", ""), {}, 3),
+    "UTF-16": (PART, lambda text, said: text, {}, 9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_it_is_refused_and_read_when_changed_as_the_error_says(tmp_path, case):
+    text, change, options, rows = CHANGED[case]
+    if case == "UTF-16":
+        (tmp_path / "x.csv").write_bytes(text.encode("utf-16"))
+    with refuses(DataError) as error:
+        fc.load_panel(f"files:{tmp_path}/x.csv") if case == "UTF-16" else load(tmp_path, text)
+    panel = load(tmp_path, change(text, str(error.value)), **options)
+    assert len(panel.times) == rows
 
 
 @pytest.mark.parametrize("other", ["Cafe\u0301", "Caf\u00e9 "])

@@ -69,7 +69,7 @@ def test_a_query_gives_what_a_file_with_its_rows_gives(tmp_path, database, query
         ("WITH x AS (SELECT 1) DELETE FROM prices", SourceError, "readonly database"),
         ("SELECT * FROM prices WHERE 0", DataError, "the query returns no rows"),
         ("SELECT ticker, date, 9e999 AS close FROM prices", DataError, "row 1, column 'close'"),
-        ("SELECT date, close FROM prices", DataError, "no column 'ticker', and dates repeat"),
+        ("SELECT date, close FROM prices", DataError, "no column names the series"),
         ("SELECT *, iif(volume > 5000, 'EUR', 'USD') AS currency FROM prices", DataError, "'USD'"),
         (" ", UsageError, "--query is empty"),
         *((f"{before}\nSELCT 1", SourceError, "--query takes one SELECT")

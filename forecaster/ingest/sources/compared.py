@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, hint_of_zeros, listed, spelled, spellings
+from forecaster.errors import DataError, hint_of_zeros, listed, spelled, spellings, warn
 from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.tables.file_reader import join
 from forecaster.ingest.tables.roles import TARGETS
@@ -45,6 +45,7 @@ class Whole:
     where: object
     lost: Lost | None
     unreadable: bool = False
+    coming: int = 0  # rows in the future without a value
 
     def read(self) -> tuple[Mapping[str, pd.DataFrame], Mapping[str, str]]:
         """Read all series by name, and why others cannot be used; it is called once."""
@@ -82,8 +83,11 @@ class Whole:
         self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
         """Yield each series as a whole; ``start`` is ignored. See :class:`Source`."""
+        self.coming = 0
         for item in self.rows(tickers):
             yield self.compared(item, known)
+        if self.coming:
+            warn(f"{self.where}: {self.coming} rows of coming days without a value are left out")
 
     def compared(self, item: Fetched, known: Known | None) -> Fetched:
         """Return a series of the source, unless it lacks stored rows that it should not lack.
@@ -96,6 +100,7 @@ class Whole:
         later = _in_future(frame["ds"].to_numpy())
         if later.any() and not later.all():
             frame = frame[~later | _with_value(frame)]
+            self.coming += len(later) - len(frame)
             item = item._replace(frame=frame)
         if why := why_future(frame["ds"].to_numpy()):
             return Fetched(name, None, why, suspect=True)

@@ -5,15 +5,14 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import DataError, printable, warn
-from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.dates import by_format, to_times
 from forecaster.ingest.tables.decimals import (
     BLANK,
     Decimal,
-    check_finite,
-    find_decimal,
+    is_marked,
     is_number_column,
-    to_numbers,
+    missing_option,
+    number_columns,
 )
 from forecaster.ingest.tables.file_reader import is_parquet, read_table
 from forecaster.ingest.tables.layout import with_joined_ids
@@ -30,8 +29,10 @@ def read_covariates(path: Path, columns: Columns) -> pd.DataFrame:
     """
     name = printable(path, lines=False)
     table = read_table(path, columns)
-    where = TableLocation(name, is_parquet(path))
-    frame = with_joined_ids(table.frame, columns.id_col, columns.id_parts, where)
+    where, frame = TableLocation(name, is_parquet(path)), table.frame
+    if columns.marks:
+        frame = frame.mask(frame.apply(is_marked, marks=columns.marks))
+    frame = with_joined_ids(frame, columns.id_col, columns.id_parts, where)
     keys = {str(column): canonical(str(column)) for column in frame}
     keys = {column: key for column, key in keys.items() if key in ("unique_id", "ds")}
     for column, key in ((columns.id_col, "unique_id"), (columns.time_col, "ds")):
@@ -40,8 +41,7 @@ def read_covariates(path: Path, columns: Columns) -> pd.DataFrame:
     if len(set(keys.values())) < len(keys):
         raise DataError(f"{name}: columns {', '.join(map(repr, keys))} mean the same; keep one")
     where = TableLocation(name, is_parquet(path), {new: old for old, new in keys.items()})
-    table = table._replace(frame=frame.rename(columns=keys))
-    frame = _with_numbers(table, where, columns.decimal)
+    frame = _with_numbers(frame.rename(columns=keys), where, columns.decimal or table.decimal)
     if "ds" in frame:
         frame = frame.assign(ds=_times(frame["ds"], where, columns.date_format))
     return frame
@@ -61,22 +61,16 @@ def _times(column: pd.Series, where: TableLocation, form: str | None) -> pd.Seri
     return to_times(column, where, form)
 
 
-def _with_numbers(table: Table, where: TableLocation, decimal: Decimal | None) -> pd.DataFrame:
+def _with_numbers(
+    frame: pd.DataFrame, where: TableLocation, decimal: Decimal | None
+) -> pd.DataFrame:
     """Return the frame with numbers that are text as floats; other text stays as it is."""
-    frame, texts = table.frame, dict[str, pd.Series]()
-    for name in map(str, frame):
-        if pd.api.types.is_float_dtype(frame[name]):
-            check_finite(frame[name], where, name)
-        elif name not in ("unique_id", "ds") and not pd.api.types.is_numeric_dtype(frame[name]):
-            text = frame[name].astype(str).where(frame[name].notna(), "")
-            if is_number_column(text):
-                texts[name] = text
-            else:
-                _warn_of_words_among_numbers(text, where, name)
-    decimal = decimal or table.decimal or find_decimal(texts, where)
-    return frame.assign(
-        **{name: to_numbers(text, where, name, decimal) for name, text in texts.items()}
-    )
+    others = frame.drop(columns=["unique_id", "ds"], errors="ignore")
+    numbers = number_columns(others, where, decimal)
+    for name in others.columns.difference(list(numbers)):
+        _warn_of_words_among_numbers(others[name].astype(str), where, name)
+    given = [name for name in numbers if pd.api.types.is_numeric_dtype(frame[name])]
+    return frame.assign(**{name: numbers[name] for name in numbers if name not in given})
 
 
 def _warn_of_words_among_numbers(column: pd.Series, where: TableLocation, name: str) -> None:
@@ -86,5 +80,6 @@ def _warn_of_words_among_numbers(column: pd.Series, where: TableLocation, name: 
     if 0 < odd.sum() < column.isin(numbers).sum():
         warn(
             f"{where.cell(odd, name)}: {column[odd].iloc[0]!r} is not a number, so all of the "
-            "column is taken for words. If it holds numbers, correct this cell or leave it empty"
+            "column is taken for words. If it holds numbers, correct this cell, leave it empty, or "
+            f"say {missing_option(column[odd])}"
         )

@@ -21,6 +21,10 @@ _AT_ONCE = 2**20  # characters that are read at once
 _HEAD = 20  # lines that are searched for the header
 _MOST_COLUMNS = 10_000
 _UNEVEN = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # error of pandas
+_NO_TEXT = (
+    "expected text in UTF-8. In a spreadsheet save it as CSV UTF-8; other text becomes UTF-8 by "
+    "`iconv -f UTF-16 -t UTF-8 FILE > NEW.csv`"
+)
 _QUOTED_NUMBER = re.compile(r'"[ +$(-]*[0-9]+[.,][0-9]')
 
 
@@ -36,25 +40,20 @@ class Table(NamedTuple):
     decimal: Decimal | None = None
 
 
-class _Header(NamedTuple):
-    """The header of a file.
+class _Start(NamedTuple):
+    """The first lines of a file.
 
-    - ``above``: number of lines above it
+    - ``above``: number of lines above the header
     - ``separator``: the separator of cells
-    - ``columns``: the names of the columns
-    - ``names``: the columns whose cells are read as written: 0005 is not 5, and NA is a ticker
-    - ``extra``: columns beyond those, which must be empty
+    - ``columns``, ``cells``: the cells of the header and of the line after it
     - ``quotes_numbers``: whether a number in the first lines is quoted
-    - ``levels``: the number of lines with names: 2 for prices and tickers, as from yfinance
     """
 
     above: int
     separator: str
     columns: list[str]
-    names: list[str]
-    extra: list[str]
+    cells: list[str]
     quotes_numbers: bool
-    levels: int = 1
 
 
 def read_csv(path: Path, columns: Columns | None = None) -> Table:
@@ -64,50 +63,64 @@ def read_csv(path: Path, columns: Columns | None = None) -> Table:
 
     Raises DataError if the file is not a table of text, and also any errors of pandas and gzip.
     """
-    where, columns = printable(path, lines=False), columns or Columns()
+    where, stated = printable(path, lines=False), columns or Columns()
     lines, last, line = _check_text(path, where)
-    header = _find_header(lines, where, columns)
-    cells = next(csv.reader([last], delimiter=header.separator), [])
-    if last.strip() and len(cells) < len(header.columns):
+    start = _find_header(lines, where)
+    cells = next(csv.reader([last], delimiter=start.separator), [])
+    if last.strip() and len(cells) < len(start.columns):
         raise DataError(
             f"{where}, line {line}: the file ends within this line, which has {len(cells)} of "
-            f"{len(header.columns)} cells and no line ending; it seems to have been cut. Write or "
+            f"{len(start.columns)} cells and no line ending; it seems to have been cut. Write or "
             "fetch it again"
         )
     options: dict[str, Any] = {
-        "encoding": "utf-8-sig", "sep": header.separator, "skiprows": header.above,
+        "encoding": "utf-8-sig", "sep": start.separator, "skiprows": start.above,
     }  # fmt: skip
-    if header.levels == 2:
+    if start.columns[:1] == ["Price"] and start.cells[:1] == ["Ticker"]:  # as from yfinance
         with _opened(path) as file:
             two = pd.read_csv(file, header=[0, 1], index_col=0, **options).reset_index()
-        two.index += header.above + 2
+        two.index += start.above + 2
         return Table(as_one_level(two, where), ".")
+    names = [name if name.strip() else f"Unnamed: {n}" for n, name in enumerate(start.columns)]
+    if doubled := [column for column, count in Counter(names).items() if count > 1]:
+        raise DataError(f"{where}: column {min(doubled)!r} appears twice; keep one")
+    as_text = _read_as_written(names, stated)
+    extra = [f"\0{n}" for n in range(len(names), len(start.cells))]  # a comma at the end of lines
     options |= {
         "header": 0,
-        "names": [*header.columns, *header.extra],
-        "dtype": dict.fromkeys(header.names, str),
-        "na_values": {name: _BLANK for name in header.columns if name not in header.names},
+        "names": [*names, *extra],
+        "dtype": dict.fromkeys(as_text, str),
+        "na_values": {name: _BLANK for name in names if name not in as_text},
         "keep_default_na": False,
         "skip_blank_lines": False,
         "low_memory": False,
     }
     table = _parsed(path, options)
-    plain = header.separator == "," and not header.quotes_numbers and columns.decimal != ","
+    plain = start.separator == "," and not start.quotes_numbers and stated.decimal != ","
     fractions = [name for name in table if pd.api.types.is_float_dtype(table[name])]
     if fractions and not plain:
         # 1.234 may be more than a thousand, so the text is needed to decide.
         options["dtype"] |= dict.fromkeys(fractions, str)
         table = _parsed(path, options)
-    for name in header.extra:
-        if not table.pop(name).isin(_BLANK).all():
-            raise DataError(
-                f"{where}, line {header.above + 2}: more cells than the header has columns; are "
-                "there commas within numbers? Quote them, or leave them out"
-            )
-    table.index += header.above
-    others = [name for name in table if name not in header.names]
+    if not table[extra].isin(_BLANK).all(axis=None):
+        raise DataError(
+            f"{where}, line {start.above + 2}: more cells than the header has columns; are there "
+            "commas within numbers? Quote them, or leave them out"
+        )
+    table = table.drop(columns=extra)
+    table.index += start.above
+    others = [name for name in names if name not in as_text]
     table = table.dropna(how="all", subset=others) if others else table
     return Table(table, "." if plain else None)
+
+
+def _read_as_written(names: list[str], stated: Columns) -> list[str]:
+    """Return the columns whose cells are read as text: 0005 is not 5, and NA is a ticker."""
+    words = {"unique_id", "name", "<time>"}
+    found = [name for name in names if {canonical(name), name.strip().lower()} & words]
+    if stated.date_format is not None and stated.time_col is None:  # 01022024 is not 1022024
+        found += [name for name, new in canonical_names(names).items() if new == "ds"]
+    return [*found, *stated.read_as_text]
 
 
 def _parsed(path: Path, options: dict[str, Any]) -> pd.DataFrame:
@@ -120,17 +133,14 @@ def _parsed(path: Path, options: dict[str, Any]) -> pd.DataFrame:
         raise DataError(
             f"{printable(path, lines=False)}, line {found[2]}: "
             f"{found[3]} cells, {found[1]} before; are there {options['sep']!r} within names or "
-            "numbers? Quote them, or leave them out"
+            "numbers? Quote them, or leave them out. If this line holds the names of the columns, "
+            "delete those above it"
         ) from error
 
 
 def _opened(path: Path) -> IO[bytes]:
     """Open a file for reading its unpacked bytes."""
-    return cast(IO[bytes], gzip.open(path)) if _is_packed(path) else path.open("rb")
-
-
-def _is_packed(path: Path) -> bool:
-    return path.suffix.lower() == ".gz"
+    return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def _check_text(path: Path, where: str) -> tuple[list[str], str, int]:
@@ -139,49 +149,42 @@ def _check_text(path: Path, where: str) -> tuple[list[str], str, int]:
     Raises DataError with the line if the file is not text in UTF-8, and for a packed file whose
     content is far larger than its size suggests.
     """
-    is_packed = _is_packed(path)
-    head, last, line, unpacked, cells = "", "", 1, 0, 0
+    size, head, last, line, held = path.stat().st_size, "", "", 1, Counter[str]()
+    most = {"characters": most_unpacked(size), "cells": most_cells(size)}
     with _opened(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
         try:
             while text := file.read(_AT_ONCE):
                 if "\0" in text:
                     line += text[: text.index("\0")].count("\n")
                     raise DataError(
-                        f"{where}: cannot be read: line {line} holds a NUL character; expected a "
-                        "text file. Save it as CSV in UTF-8"
+                        f"{where}: cannot be read: line {line} holds a NUL character; {_NO_TEXT}"
                     )
                 head = head or text
                 line += text.count("\n")
                 last = (last[-_AT_ONCE:] + text).replace("\r", "\n").rpartition("\n")[2]
-                if is_packed:
-                    unpacked += len(text)
-                    cells += sum(text.count(sign) for sign in ",;\t\n\r")
-                    _check_unpacked(where, path.stat().st_size, unpacked, cells)
+                if not isinstance(raw, gzip.GzipFile):
+                    continue
+                held["characters"] += len(text)
+                held["cells"] += sum(text.count(sign) for sign in ",;\t\n\r")
+                for what in most:
+                    if held[what] > most[what]:
+                        raise DataError(
+                            f"{where}: a packed file of {size:,} bytes that holds more than "
+                            f"{most[what]:,} {what}; unpack it, and check that its content is what "
+                            "you expect"
+                        )
         except UnicodeError as error:
             raise DataError(
-                f"{where}: cannot be read: not text in UTF-8 ({str(error).split(': ')[-1]}, after "
-                f"line {line}). Save it as CSV in UTF-8"
+                f"{where}: cannot be read: after line {line}, {str(error).split(': ')[-1]}; "
+                f"{_NO_TEXT}"
             ) from error
     return re.split("\r\n?|\n", head, maxsplit=_HEAD)[:_HEAD], last, line
 
 
-def _check_unpacked(where: str, size: int, unpacked: int, cells: int) -> None:
-    """Raise DataError if a packed file of ``size`` bytes holds too much."""
-    for count, what, most in (
-        (unpacked, "characters", most_unpacked(size)),
-        (cells, "cells", most_cells(size)),
-    ):
-        if count > most:
-            raise DataError(
-                f"{where}: a packed file of {size:,} bytes that holds more than {most:,} {what}; "
-                "unpack it, and check that its content is what you expect"
-            )
-
-
-def _find_header(lines: list[str], where: str, stated: Columns) -> _Header:
+def _find_header(lines: list[str], where: str) -> _Start:
     """Find the header: the first line that is not blank, not a comment, and not Excel's ``sep=;``.
 
-    Raises DataError if the file is empty, a column has no name, or two have the same.
+    Raises DataError if the file is empty, or has too many columns.
     """
     if not "".join(lines).strip():
         raise DataError(f"{where}: cannot be read: No columns to parse: the file is empty")
@@ -197,16 +200,5 @@ def _find_header(lines: list[str], where: str, stated: Columns) -> _Header:
     columns, first = (
         next(csv.reader(lines[n : n + 1], delimiter=separator), []) for n in (above, above + 1)
     )
-    if columns[:1] == ["Price"] and first[:1] == ["Ticker"]:
-        return _Header(above, separator, columns, [], [], quotes_numbers=False, levels=2)
-    columns = [name if name.strip() else f"Unnamed: {n}" for n, name in enumerate(columns)]
-    if doubled := [column for column, count in Counter(columns).items() if count > 1]:
-        raise DataError(f"{where}: column {min(doubled)!r} appears twice; keep one")
-    as_text = ("unique_id", "name", "<time>")
-    names = [name for name in columns if {canonical(name), name.strip().lower()} & {*as_text}]
-    names += stated.read_as_text
-    if stated.date_format is not None and stated.time_col is None:  # 01022024 is not 1022024
-        names += [name for name, new in canonical_names(columns).items() if new == "ds"]
     quoted = any(_QUOTED_NUMBER.search(line) for line in lines[above + 1 :])
-    extra = [f"\0{n}" for n in range(len(columns), len(first))]  # as of a comma at the end of lines
-    return _Header(above, separator, columns, names, extra, quotes_numbers=quoted)
+    return _Start(above, separator, columns, first, quotes_numbers=quoted)

@@ -1,34 +1,36 @@
-"""Read times: dates in common formats, times of day in a column of their own, and whole numbers."""
+"""Read times: ISO 8601, periods, what pandas infers from the first cells, and whole numbers.
+
+All else is refused with the date formats that read it.
+"""
 
 import datetime
 import re
+import shlex
+from collections.abc import Iterable, Iterator
 
 import pandas as pd
+from pandas.tseries.api import guess_datetime_format
 
 from forecaster.errors import DataError, UsageError, quoted
-from forecaster.ingest.tables.decimals import plain_cells
+from forecaster.ingest.tables.decimals import missing_option, plain_cells
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.series import counts_steps, dates_of_numbers, means_now, split_offset
 
 EXCEL, STEPS, UTC = "excel", "steps", "utc"
 EPOCHS = ("s", "ms", "us", "ns")
 """Formats of numbers that count these units since 1970."""
-_DAYS = (
-    "%Y-%m-%d", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y",
-    "%b %d, %Y",
+_MONTHS = ("%m/%Y", "%b %Y", "%b-%Y", "%B %Y")
+_NAMED = (
+    "%d-%b-%y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d%m%Y", "%m%d%Y", EXCEL, *EPOCHS,
 )  # fmt: skip
-_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
-_FORMATS = (
-    *(day + clock for day in _DAYS for clock in _CLOCKS),
-    "%m/%Y", "%b %Y", "%b-%Y", "%B %Y",
-)  # fmt: skip
-_QUARTER, _MONTH = r"^(\d{4})[- ]?Q([1-4])$", r"^(\d{4})-?M(\d\d)$"
-_WEEK = re.compile(r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$")
+"""Formats that are never inferred; an error names those that would read the column."""
+_OUR_TIME = (pd.Timestamp("1972-01-01"), pd.Timestamp("2100-01-01"))
+_PERIOD = re.compile(r"^(\d{4})[- ]?([QMW])(\d\d?)(?:-?([1-7]))?$", re.IGNORECASE)
 _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 # Days that stay within nanoseconds at any time of day and with any offset.
 _REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
 _END_OF_DAY = r"(?<=\d[T ])24:00(?=$|:00(?:\.0+)?(?:$|[ Zz+-])|[ Zz+-])"
-_HEAD = 100  # cells that are looked at first
+_HEAD = 10  # cells that show the format
 _SERIAL_START = pd.Timestamp("1899-12-30")
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
@@ -103,24 +105,53 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
         in_zone = column.dt.tz_convert("UTC") if date_format == UTC else column
         column = in_zone.dt.tz_localize(None)
     if not pd.api.types.is_datetime64_dtype(column):
-        given = plain_cells(column)
+        given = plain_cells(column).astype(str).str.strip().fillna("")
         try:
-            column = _read(given.astype(str).str.strip(), date_format)
+            column = _read(given, date_format)
         except ValueError as error:
-            raise DataError(f"{where}, column {where.column('ds')!r}: {error}") from error
-    if pd.api.types.is_numeric_dtype(column):
-        bad = column.isna()
-    else:
-        bad = column.isna() | ~column.between(pd.Timestamp.min, pd.Timestamp.max)
+            raise DataError(f"{where.cell(given.notna(), 'ds')}: {error}") from error
+    counts = pd.api.types.is_numeric_dtype(column)
+    bad = column.isna()
+    if not counts:
+        bad |= ~column.between(pd.Timestamp.min, pd.Timestamp.max)
     if bad.any():
+        raise DataError(
+            f"{where.cell(bad, 'ds')}: {quoted(given[bad].iloc[0])} "
+            f"{_what_is_wrong(given, column, bad, date_format)}"
+        )
+    return column.astype("int64" if counts else "datetime64[ns]")
+
+
+def _what_is_wrong(
+    given: pd.Series, times: pd.Series, bad: pd.Series, date_format: str | None
+) -> str:
+    """Return what a column of times has wrong, and which option reads it."""
+    marks = "" if bad.all() else missing_option(given[bad])
+    rows = f". Correct it or, to leave out such rows, say {marks}" if marks else ""
+    if times[bad].notna().iloc[0]:
+        span = "from 1677-09-22 to 2262-04-11"
+        return f"is too far away; expected a date {span}{rows or '. Correct it, or leave it out'}"
+    if date_format is not None:
         kind = "whole number" if date_format == STEPS else "date"
-        why = f"is not a {kind}; expected {_expected(date_format)}"
-        if column[bad].notna().iloc[0]:
-            why = "is too far away; expected a date from 1677-09-22 to 2262-04-11. Correct it, or "
-            why += "leave out the row"
-        cell = quoted(str(given[bad].iloc[0]).strip())
-        raise DataError(f"{where.cell(bad, 'ds')}: {cell} {why}")
-    return column.astype("int64" if pd.api.types.is_numeric_dtype(column) else "datetime64[ns]")
+        return f"is not a {kind}; expected what --date-format {date_format} says{rows}"
+    forms = _fitting(given) if bad.all() else []
+    otherwise = ". If dates are written in another way, say how: "
+    otherwise += _as_options(forms or ["%d/%m/%Y", EXCEL, "ms", STEPS])
+    return (
+        "is not a date; expected e.g. 2024-03-28, alike in all rows, from 1677-09-22 to "
+        f"2262-04-11{rows or otherwise}"
+    )
+
+
+def _fitting(text: pd.Series) -> list[str]:
+    """Return the formats that are never inferred and read the first texts as days of our time."""
+    head = text.iloc[:_HEAD]
+    return [form for form in _NAMED if by_format(head, form).between(*_OUR_TIME).all()]
+
+
+def _as_options(formats: Iterable[str]) -> str:
+    said = [f"--date-format {shlex.quote(form)}" for form in formats]
+    return f"{' or '.join(said)} (in Python date_format=)"
 
 
 def _read(text: pd.Series, date_format: str | None = None) -> pd.Series:
@@ -165,16 +196,6 @@ def times_in_utc(column: pd.Series, times: pd.Series) -> pd.Series | None:
     return None if offsets is None else times - offsets
 
 
-def _expected(date_format: str | None) -> str:
-    if date_format is not None:
-        return f"what --date-format {date_format} says"
-    return (
-        "e.g. 2024-03-28, alike in all rows, from 1677-09-22 to 2262-04-11; if they are written "
-        "in another way, say how: --date-format, e.g. %d/%m/%Y, excel, ms or steps (in Python "
-        "date_format=)"
-    )
-
-
 def _of_numbers(text: pd.Series) -> pd.Series:
     """Return whole numbers as dates, or unchanged if they count steps.
 
@@ -186,15 +207,14 @@ def _of_numbers(text: pd.Series) -> pd.Series:
         return dates.set_axis(text.index)
     if not counts_steps(numbers.to_numpy()):
         raise ValueError(
-            f"numbers such as {text.iloc[0]} may count steps or be dates; say which: --date-format "
-            "steps, or excel (days of a spreadsheet), s, ms, us or ns (since 1970), or a format "
-            "such as %Y or %Y%j (in Python date_format=)"
+            f"{text.iloc[0]!r} may count steps or be a date; expected dates such as 2024-03-28, or "
+            f"steps from 1 on. Say which: {_as_options([*_fitting(text), STEPS])}"
         )
     return numbers
 
 
 def _parse(text: pd.Series) -> pd.Series:
-    """Read dates in ISO 8601, or else in the common format that fits every cell.
+    """Read dates in ISO 8601, or else in the one inferred format that fits every cell.
 
     Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day. A day may have
     a time of day.
@@ -212,30 +232,52 @@ def _parse(text: pd.Series) -> pd.Series:
 
 def _parse_distinct(written: pd.Series) -> pd.Series:
     """Read distinct dates."""
-    iso = pd.to_datetime(_without_periods(written), format="ISO8601", errors="coerce")
+    periods = written.str.contains("[QWMqwm]", regex=True).any()
+    days = written.str.replace(_PERIOD, _first_day, regex=True) if periods else written
+    iso = pd.to_datetime(days, format="ISO8601", errors="coerce")
     if not iso.isna().any():
         return iso.mask(_are_less_exact(written))
-    plain = written.str.replace(r",?[T ] *(?=\d{1,2}:)", " ", regex=True)
-    plain = plain.str.replace(r" ?([AaPp][Mm])$", r" \1", regex=True)
-    # The first texts show which few formats may fit all.
-    fits = {
-        form: pd.to_datetime(plain.iloc[:_HEAD], format=form, errors="coerce").notna().sum()
-        for form in _FORMATS
-    }
-    most = max(fits.values())
-    if not most:
-        return iso
-    read = [
-        pd.to_datetime(plain, format=form, errors="coerce") for form in fits if fits[form] == most
-    ]
-    whole = [dates for dates in read if not dates.isna().any()]
-    if any((dates != whole[0]).any() for dates in whole):
+    plain = written.str.replace(r" ?([AaPp][Mm])$", r" \1", regex=True)
+    forms = dict.fromkeys(form for cell in plain.iloc[:_HEAD] for form in _formats(cell))
+    read = {form: pd.to_datetime(plain, format=form, errors="coerce") for form in forms or _MONTHS}
+    whole = {form: dates for form, dates in read.items() if not dates.isna().any()}
+    if any((dates != other).any() for dates in whole.values() for other in whole.values()):
         raise ValueError(
-            f"dates such as {written.iloc[0]!r} may have the month or the day first, as no number "
-            "in them is above 12; choose by --date-format %d/%m/%Y or %m/%d/%Y (in Python "
-            "date_format=), or write them as 2024-03-28"
+            f"{written.iloc[0]!r} may have the month or the day first, as no number in these dates "
+            "is above 12; expected dates such as 2024-03-28. Say which: "
+            f"{_as_options(whole)}"
         )
-    return whole[0] if whole else max(read, key=lambda dates: dates.notna().sum())
+    return max((iso, *whole.values(), *read.values()), key=lambda dates: dates.notna().sum())
+
+
+def _formats(written: str) -> Iterator[str]:
+    """Yield the formats in which pandas reads a date: with the month and with the day first.
+
+    Numbers between dots have the day first, if they can.
+    """
+    plain = re.sub(r" [AaPp][Mm]$", "", written)
+    found = re.match(r"(\d\d?)(\D)(\d\d?)\D", plain)
+    if found is None or int(found[3]) > 12:
+        orders = [False]
+    else:
+        orders = [True] if found[2] == "." or int(found[1]) > 12 else [False, True]
+    for day_first in orders:
+        form = guess_datetime_format(plain, dayfirst=day_first)
+        if form is not None and "%Y" in form:
+            yield form if plain == written else form.replace("%H", "%I") + " %p"
+
+
+def _first_day(period: re.Match[str]) -> str:
+    """Return the first day, in ISO 8601, of a quarter, month or week; else its text."""
+    year, kind, number = int(period[1]), period[2].upper(), int(period[3])
+    try:
+        if kind == "W":
+            return str(datetime.date.fromisocalendar(year, number, int(period[4] or 1)))
+        if period[4] is None:
+            return str(datetime.date(year, 3 * number - 2 if kind == "Q" else number, 1))
+    except ValueError:  # there is no such period in that year
+        pass
+    return period[0]
 
 
 def _are_less_exact(written: pd.Series) -> pd.Series:
@@ -244,20 +286,3 @@ def _are_less_exact(written: pd.Series) -> pd.Series:
         return written.isna()
     digits = written.str.count(r"\d").where(~written.str.contains("[T ]", regex=True), 99)
     return digits != digits.mode().max()
-
-
-def _without_periods(text: pd.Series) -> pd.Series:
-    """Return text with the first day, in ISO 8601, in place of quarters, months and weeks."""
-    if not text.str.contains("[QWMqwm]", regex=True).any():
-        return text
-    text = text.str.upper()
-    text = text.str.replace(_QUARTER, lambda of: f"{of[1]}-{3 * int(of[2]) - 2:02}", regex=True)
-    text = text.str.replace(_MONTH, r"\1-\2", regex=True)
-    return text.str.replace(_WEEK, _first_day, regex=True)
-
-
-def _first_day(week: re.Match[str]) -> str:
-    try:
-        return str(datetime.date.fromisocalendar(int(week[1]), int(week[2]), int(week[3] or 1)))
-    except ValueError:  # there is no such week in that year
-        return week[0]

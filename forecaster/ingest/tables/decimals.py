@@ -6,7 +6,8 @@ table that fits both, with other numbers, is refused.
 """
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal as ExactNumber
 from typing import Literal, TypeAlias, cast
 
@@ -27,6 +28,7 @@ _TYPOGRAPHY = str.maketrans(
 )
 _GROUPS = r"^[+-]?[1-9][0-9]{0,2}(?:[ '][0-9]{3})+(?![0-9])"
 _LARGEST = 10**308
+_MOST_MARKS, _LONGEST = 12, 200  # marks, and characters, of an option that an error names
 _PLAIN = (str, float, np.integer, np.floating)
 
 
@@ -56,28 +58,56 @@ def find_decimal(columns: Mapping[str, pd.Series], where: TableLocation) -> Deci
     decides; and for a price such as ``1,234`` beside decimal points, unless a number shows that
     commas separate thousands.
     """
-    # Distinct texts, by their first row.
-    texts = {name: _normalised(column.drop_duplicates()) for name, column in columns.items()}
-    read = {sign: {n: _read(text, sign) for n, text in texts.items()} for sign in _OTHER}
-    fit = {sign: sum(column.notna().sum() for column in read[sign].values()) for sign in read}
-    sign: Decimal = "." if fit["."] >= fit[","] else ","
-    is_decided, other = fit["."] != fit[","], _OTHER[sign]
-    holds_other = {n: text.str.contains(other, regex=False, na=False) for n, text in texts.items()}
-    # Such as 1,234.50: the other sign separates thousands.
-    groups = (holds_other[n] & read[sign][n].notna() & read[other][n].isna() for n in texts)
-    if is_decided and any(column.any() for column in groups):
-        return sign
-    for name, text in texts.items():
-        either = (read["."][name] - read[","][name]).abs() > 0
-        if is_decided:
-            either &= holds_other[name] & (name != "volume")
-        if either.any():
-            raise DataError(
-                f"{where.cell(either, name)}: {text[either].iloc[0]!r} may have a decimal sign or "
-                "one between thousands, and no other number shows which. Choose one: --decimal , "
-                'or --decimal . (in Python decimal="," or ".")'
-            )
+    if not columns:
+        return "."
+    # Distinct texts, by column and first row.
+    text = pd.concat({n: _normalised(column.drop_duplicates()) for n, column in columns.items()})
+    read = {sign: _read(text, sign) for sign in _OTHER}
+    fit = {sign: numbers.notna() for sign, numbers in read.items()}
+    sign: Decimal = "." if fit["."].sum() >= fit[","].sum() else ","
+    either = (read["."] - read[","]).abs() > 0
+    if fit["."].sum() != fit[","].sum():
+        holds_other = text.str.contains(_OTHER[sign], regex=False, na=False)
+        if (holds_other & fit[sign] & ~fit[_OTHER[sign]]).any():  # such as 1,234.50
+            return sign
+        either &= holds_other & (text.index.get_level_values(0) != "volume")
+    if either.any():
+        name = str(either[either].index.get_level_values(0)[0])
+        raise DataError(
+            f"{where.cell(either[name], name)}: {text[either].iloc[0]!r} may have a decimal sign "
+            "or one between thousands, and no other number shows which. Choose one: --decimal , or "
+            '--decimal . (in Python decimal="," or ".")'
+        )
     return sign
+
+
+def number_columns(
+    table: pd.DataFrame,
+    where: TableLocation,
+    decimal: Decimal | None,
+    needed: Collection[str] = (),
+    advice: str = "",
+) -> dict[str, pd.Series]:
+    """Return the columns that hold only numbers, as floats; their texts have one decimal sign.
+
+    - ``decimal``: the sign, if it is known
+    - ``needed``: columns that must hold numbers; ``advice``: ends the message if they do not
+
+    Raises DataError as :func:`find_decimal` and :func:`to_numbers` do.
+    """
+    texts, out = dict[str, pd.Series](), dict[str, pd.Series]()
+    for name in map(str, table):
+        cells = table[name]
+        is_real = pd.api.types.is_numeric_dtype(cells) and cells.dtype.kind != "c"
+        if is_real and not (name in needed and pd.api.types.is_bool_dtype(cells)):
+            out[name] = cells.astype(float)
+            check_finite(out[name], where, name)
+            continue
+        cells = plain_cells(cells)
+        if name in needed or is_number_column(cells):
+            out[name] = texts[name] = cells
+    decimal = decimal or find_decimal(texts, where)
+    return out | {n: to_numbers(cells, where, n, decimal, advice) for n, cells in texts.items()}
 
 
 def to_numbers(
@@ -100,14 +130,34 @@ def to_numbers(
     if (bad := numbers.isna() & text.notna()).any():
         fits_other = not _read(text[bad].iloc[:1], _OTHER[decimal]).isna().any()
         why = f" where {decimal!r} is the decimal sign, as --decimal or other numbers show"
-        usual = f"expected one such as 1234{decimal}5. Leave the cell empty if it is not known"
+        marks = missing_option(column[bad])
         raise DataError(
             f"{where.cell(bad, name)}: {quoted(str(column[bad].iloc[0]).strip())} is not a number"
-            f"{why if fits_other else ''}"
-            f"{advice or f'; {usual}'}"
+            f"{why if fits_other else ''}; expected one such as 1234{decimal}5{advice}. Correct it "
+            f"or, if no number is known, leave the cell empty{f' or say {marks}' if marks else ''}"
         )
     check_finite(numbers, where, name)
     return numbers
+
+
+def missing_option(cells: pd.Series) -> str:
+    """Return the option that takes these cells for missing ones; "" for more than a few."""
+    marks = list(dict.fromkeys(_stripped(cells)))[: _MOST_MARKS + 1]
+    said = ",".join(f'"{mark}"' if "," in mark or not mark else mark for mark in marks)
+    said = shlex.quote(said)
+    if len(marks) > _MOST_MARKS or len(said) > _LONGEST or '"' in "".join(marks) or "\n" in said:
+        return ""
+    return f"--missing {said} (in Python missing=)"
+
+
+def is_marked(cells: pd.Series, marks: Sequence[str]) -> pd.Series:
+    """Return which cells hold one of these marks, as text or as a number."""
+    numbers = pd.to_numeric(pd.Series(marks, dtype=object), errors="coerce").dropna()
+    return _stripped(cells).isin(marks) | cells.isin(numbers)
+
+
+def _stripped(cells: pd.Series) -> pd.Series:
+    return cells.astype(str).str.strip().fillna("")
 
 
 def plain_cells(column: pd.Series) -> pd.Series:

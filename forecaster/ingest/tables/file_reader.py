@@ -51,8 +51,6 @@ def read_series(
     for key, value in (keys or {}).items():
         if (key in named and key not in frame) or (canonical(key) == "ds" and not timed):
             frame = frame.assign(**{key: value})
-    if frame.empty:
-        raise DataError(f"{where}: no rows in it")
     stooq = any(str(column).strip().lower() == "<ticker>" for column in frame)
     rows = tidy(
         frame, TableLocation(where, counts_rows=is_parquet(path)),

@@ -10,7 +10,7 @@ Accepted layouts, of files and frames alike:
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -20,11 +20,8 @@ from forecaster.ingest.tables.dates import UTC, times_in_utc, to_times
 from forecaster.ingest.tables.decimals import (
     BLANK,
     Decimal,
-    check_finite,
-    find_decimal,
-    is_number_column,
-    plain_cells,
-    to_numbers,
+    is_marked,
+    number_columns,
 )
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.roles import (
@@ -38,14 +35,13 @@ from forecaster.ingest.tables.roles import (
     describe,
     find_roles,
     kind_of,
+    options_that_name,
 )
 from forecaster.series import show_time
 
 SEPARATOR = "/"
 """Stands between the names of a joined series: ``S01/milk``."""
-_EACH_A_SERIES = (
-    ". Each column of this table beside the dates is taken as a series: leave out what is none"
-)
+_EACH_A_SERIES = ", since each column beside the dates is taken as a series"
 _UNFIT = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\U000e0000-\U000e007f]|.{1000}."
@@ -75,10 +71,18 @@ def tidy(
     """
     columns = columns or Columns()
     table = table.set_axis(list(map(str, table.columns)), axis=1)
-    table = with_joined_ids(table, columns.id_col, columns.id_parts, where)
-    names, wide, whole = find_roles(table, where, columns), bool(columns.wide), table
+    whole = table = with_joined_ids(table, columns.id_col, columns.id_parts, where)
+    wide = bool(columns.wide)
+    if columns.marks:
+        table = table.mask(table.apply(is_marked, marks=columns.marks))
+    names = find_roles(table, where, columns)
     where = dataclasses.replace(where, written_names={new: old for old, new in names.items()})
     table = table[list(names)].rename(columns=names)
+    if columns.marks:
+        times = whole[where.column("ds")]
+        table = table.assign(ds=times)[~is_marked(times, columns.marks)]
+    if table.empty:
+        raise DataError(f"{where}: no rows in it")
     if CLOCK in table:
         table["ds"] = _with_clock(table["ds"], table.pop(CLOCK), where)
     times = to_times(table["ds"], where, columns.date_format)
@@ -92,7 +96,7 @@ def tidy(
     if columns.date_format != UTC:
         _check_offsets(table["ds"], times, ids, where)
     if not has_ids:
-        _refuse_repeated(times, where, whole)
+        _refuse_repeated(times, where, whole, names)
     units = _units(table, ids, where)
     if wide:
         series = table.drop(columns=["ds", *_unit_columns(table)])
@@ -103,11 +107,12 @@ def tidy(
             )
         if name is not None and series.shape[1] == 1:
             series = series.set_axis([name], axis=1)
-        numbers = _numbers(series, where, decimal, is_wide=True)
+        numbers = number_columns(series, where, decimal, [*map(str, series)], _EACH_A_SERIES)
         tidied = _stacked(times, numbers, where, columns.target_col or "y")
         units = dict.fromkeys(tidied["unique_id"].cat.categories, next(iter(units.values()), {}))
     else:
-        numbers = _numbers(table, where, decimal)
+        others = table[[n for n in table if n not in ("unique_id", "ds", "name", *UNUSED)]]
+        numbers = number_columns(others, where, decimal, (*TARGETS, *PRICES))
         tidied = pd.DataFrame({"unique_id": ids, "ds": times} | numbers)
     tidied = _sorted(tidied)
     tidied.attrs["units"] = {of: stated for of, stated in units.items() if stated}
@@ -178,14 +183,19 @@ def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield name, part
 
 
-def _refuse_repeated(times: pd.Series, where: TableLocation, table: pd.DataFrame) -> None:
+def _refuse_repeated(
+    times: pd.Series, where: TableLocation, table: pd.DataFrame, names: Mapping[str, str]
+) -> None:
     """Raise DataError if a time repeats in a table without a column of series."""
     if (repeated := times.duplicated()).any():
+        time = times[repeated].iloc[0]
+        rows = table.loc[times.index].assign(**{where.column("ds"): times})
+        options = options_that_name(rows, names)
         raise DataError(
-            f"{where.cell(repeated, 'ds')}: no column 'ticker', and dates repeat: "
-            f"{show_time(times[repeated].iloc[0])} comes again; expected a column with the ticker, "
-            f"or one file per ticker; got {describe(table)}. If columns hold the series' names, "
-            "name them: --columns id=NAME or id=NAME+NAME (in Python id_col=NAME or [NAME, NAME])"
+            f"{where.cell(repeated, 'ds')}: {show_time(time)} is in {where.row(times == time)}, "
+            "too, and no column names the series; expected one row for a time, or a column "
+            f"'ticker'. {'Say ' + ' or '.join(options) if options else 'Keep one of the rows'}; "
+            f"the columns are {describe(table)}"
         )
 
 
@@ -207,34 +217,6 @@ def _stacked(
             target: values[rows, series],
         }
     )
-
-
-def _numbers(
-    table: pd.DataFrame, where: TableLocation, decimal: Decimal | None, *, is_wide: bool = False
-) -> dict[str, pd.Series]:
-    """Return columns that must hold numbers, and others that hold only numbers, as floats.
-
-    All of them have the same decimal sign. ``is_wide``: whether all columns must hold numbers.
-    """
-    texts, out = {}, {}
-    for column in map(str, table.columns):
-        if not is_wide and column in ("unique_id", "ds", "name", *UNUSED):
-            continue
-        is_needed = is_wide or column in (*TARGETS, *PRICES)
-        cells = table[column]
-        is_real = pd.api.types.is_numeric_dtype(cells) and cells.dtype.kind != "c"
-        if is_real and not (is_needed and pd.api.types.is_bool_dtype(cells)):
-            out[column] = cells.astype(float)
-            check_finite(out[column], where, column)
-            continue
-        cells = plain_cells(cells)
-        if is_needed or is_number_column(cells):
-            out[column] = texts[column] = cells
-    decimal = decimal or find_decimal(texts, where)
-    advice = _EACH_A_SERIES if is_wide else ""
-    return out | {
-        column: to_numbers(cells, where, column, decimal, advice) for column, cells in texts.items()
-    }
 
 
 def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[str, dict[str, str]]:

@@ -31,6 +31,9 @@ class TableLocation:
 
         The index of ``bad`` counts rows from 0.
         """
+        return f"{self.name}, {self.row(bad)}, column {self.column(name)!r}"
+
+    def row(self, bad: pd.Series) -> str:
+        """Return row or line of the first bad cell."""
         row = int(bad.index[int(bad.to_numpy().argmax())])
-        row_or_line = f"row {row + 1}" if self.counts_rows else f"line {row + 2}"
-        return f"{self.name}, {row_or_line}, column {self.column(name)!r}"
+        return f"row {row + 1}" if self.counts_rows else f"line {row + 2}"

@@ -4,10 +4,13 @@ A table is long, with a row per series and time, or wide, with a column per seri
 be read in both ways is refused, with the option that decides.
 """
 
+import csv
 import dataclasses
+import itertools
 import re
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 import pandas as pd
@@ -28,7 +31,7 @@ _FALLBACK_SPELLINGS = {
     "unnamed:_0": "ds", "__index_level_0__": "ds",
 }  # fmt: skip
 PRICES = ("open", "high", "low", "volume", "dividends", "splits")
-UNUSED = ("per", "openint", "change_%", "capital_gains", "unnamed:_0", "__index_level_0__")
+UNUSED = ("per", "openint", "change_%", "capital_gains")
 UNITS = {
     "currency": "currency", "ccy": "currency", "currency_code": "currency",
     "unit": "unit", "units": "unit", "uom": "unit",
@@ -72,9 +75,10 @@ _WORDS = {"unique_id": "the series", "ds": "the time", "y": "the target"}
 _NAME_THEM = (
     "Name the columns: --columns id=NAME,time=NAME,target=NAME (in Python id_col=, time_col=, "
     "target_col=), or, if each column is a series, the time alone: --columns wide,time=NAME "
-    "(wide=True, time_col=). Delete lines above the names of the columns. Turn a table that has a "
-    "column per time, in pandas: table.set_index(NAME).T.rename_axis('ds').reset_index()"
+    "(wide=True, time_col=)"
 )
+_SAID = {"unique_id": "id", "ds": "time", **dict.fromkeys(TARGETS, "target")}
+"""The word of ``--columns`` for a role."""
 _INDEX = ("unnamed:_0", "__index_level_0__")
 _COUNTERS = ("id", "index", "row", "no", "nr", "#")
 _MOST_NAMED = 12
@@ -88,6 +92,8 @@ class ColumnOptions(TypedDict, total=False):
       column for its target: there ``target_col="close"`` means that its numbers are prices.
       Several columns, ``["store", "item"]`` or ``"store+item"``, name series together: ``S01/milk``
     - ``date_format``: how times are written, such as ``%d/%m/%Y``; None: inferred
+    - ``missing``: marks that stand for no number, separated by commas: ``"n/a?,-99"``. A row with
+      one in place of its time is left out
     - ``wide``: whether each column is a series
     """
 
@@ -95,6 +101,7 @@ class ColumnOptions(TypedDict, total=False):
     time_col: str | None
     target_col: str | None
     date_format: str | None
+    missing: str | None
     wide: bool | None
 
 
@@ -111,19 +118,14 @@ class Columns:
     time_col: str | None = None
     target_col: str | None = None
     date_format: str | None = None
+    missing: str | None = None
     wide: bool | None = None
     decimal: Decimal | None = None
 
     @staticmethod
     def of(options: ColumnOptions, decimal: str | None = None) -> "Columns":
-        """Return options checked. Raises UsageError as the class does, TypeError for unknown."""
+        """Return options checked. Raises UsageError as the class does."""
         given = cast(dict[str, Any], options)
-        known = list(ColumnOptions.__annotations__)
-        if unknown := [name for name in given if name not in known]:
-            raise TypeError(
-                f"unexpected keyword argument {unknown[0]!r}; beside its own arguments this takes "
-                f"those for reading a table: {', '.join(known)}"
-            )
         names = given.get("id_col")
         if isinstance(names, list | tuple):
             parts = list(cast(Sequence[object], names))
@@ -139,15 +141,16 @@ class Columns:
     def __post_init__(self) -> None:
         check_date_format(self.date_format)
         as_decimal(self.decimal)
-        for role in ("id_col", "time_col", "target_col"):
+        for role in ("id_col", "time_col", "target_col", "missing"):
             if not isinstance(name := getattr(self, role), str | None):
-                raise UsageError(f"{role}: expected the name of a column; got {name!r:.80}")
+                kind = "marks" if role == "missing" else "the name of a column"
+                raise UsageError(f"{role}: expected {kind}; got {name!r:.80}")
         if not isinstance(self.wide, bool | None):
             raise UsageError(f"wide: expected True, False or None; got {self.wide!r:.80}")
-        named = [*self.id_parts, self.id_col, self.time_col, self.target_col]
-        named = [name for name in named if name is not None]
-        if len(set(named)) < len(named):
-            raise UsageError(f"columns {listed(named)}: expected a different one for each role")
+        if len(set(self.named)) < len(self.named):
+            raise UsageError(
+                f"columns {listed(self.named)}: expected a different one for each role"
+            )
         if self.wide and self.id_col is not None:
             raise UsageError(
                 f"id_col {self.id_col!r}: in a wide table each column is a series; leave it out"
@@ -158,6 +161,11 @@ class Columns:
         """The columns that name series together, of ``store+item`` two; empty for a single one."""
         parts = [part.strip() for part in (self.id_col or "").split("+")]
         return parts if len(parts) > 1 and all(parts) else []
+
+    @property
+    def marks(self) -> list[str]:
+        """The marks that stand for no number; one with a comma is quoted."""
+        return next(csv.reader([self.missing or ""], skipinitialspace=True), [])
 
     @property
     def read_as_text(self) -> list[str]:
@@ -203,11 +211,12 @@ def parse_columns(texts: tuple[str, ...]) -> ColumnOptions:
 def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> dict[str, str]:
     """Return the canonical name of each column of a table; that of a wide one keeps its name.
 
-    The columns' names must be text.
+    The columns' names must be text. A column that counts the rows is left out.
 
     Raises DataError if a column is missing, or two have the same role.
     """
-    names = _with_options(table, where, columns)
+    named = _with_options(table, where, columns)
+    names = {old: new for old, new in named.items() if not _counts_rows(table[old], new)}
     dated = [old for old in names if _holds_dates(table[old])]
     if "ds" not in names.values() and len(dated) == 1:
         names[dated[0]] = "ds"
@@ -217,27 +226,37 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> d
         clocks = [old for old, new in names.items() if new == "time" and _is_clock(table[old])]
         names |= dict.fromkeys(clocks, CLOCK)
     if columns.wide:
-        kept = {old: new for old, new in names.items() if not _is_index(table, old, new)}
-        return {old: new if new in ("ds", CLOCK) else old for old, new in kept.items()}
+        return {old: new if new in ("ds", CLOCK) else old for old, new in names.items()}
     counts = Counter(names.values())
     if doubled := [old for old, new in names.items() if counts[new] > 1]:
-        raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
+        role = _SAID.get(names[doubled[0]])
+        option = shlex.quote(f"{role}={doubled[0]}")
+        advice = f"say --columns {option} (in Python {role}_col=)" if role else "keep one"
+        raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; {advice}")
     if not set(TARGETS) & set(names.values()):
         known = ("unique_id", "ds", CLOCK, *PRICES, *UNUSED)
-        left = (old for old, new in names.items() if new not in known)
+        left = [old for old, new in names.items() if new not in known]
         numbers = [old for old in left if kind_of(table[old]) == "numbers"]
+        numbers = numbers or [old for old in left if _holds_a_number(table[old])]
+        numbers = numbers or [old for old, new in names.items() if new in PRICES]  # as of a river
         if len(numbers) != 1:
             raise _unclear(table, names, where, "close")
         names[numbers[0]] = "y"
     return names
 
 
-def _is_index(table: pd.DataFrame, old: str, new: str) -> bool:
+def _counts_rows(cells: pd.Series, name: str) -> bool:
     """Return whether a column is an index of the rows: without a name, or with one that counts."""
-    if new in _INDEX:
+    if name in _INDEX:
         return True
-    counts = new in _COUNTERS and pd.api.types.is_integer_dtype(table[old]) and len(table) > 1
-    return counts and bool(table[old].iloc[0] in (0, 1) and (table[old].diff().iloc[1:] == 1).all())
+    counts = name in _COUNTERS and pd.api.types.is_integer_dtype(cells) and len(cells) > 1
+    return counts and bool(cells.iloc[0] in (0, 1) and (cells.diff().iloc[1:] == 1).all())
+
+
+def _holds_a_number(cells: pd.Series) -> bool:
+    if _holds_dates(cells):
+        return False
+    return bool(pd.to_numeric(plain_cells(cells), errors="coerce").notna().any())
 
 
 def _is_clock(cells: pd.Series) -> bool:
@@ -265,7 +284,7 @@ def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -
         if column not in own:
             raise DataError(
                 f"{where}: no column {column!r}, which should hold "
-                f"{_WORDS.get(role, 'the target')}; it has {describe(table)}"
+                f"{_WORDS.get(role, 'the target')}; it has {describe(table)}. Name another"
             )
         names = {old: new for old, new in names.items() if new != role and old != column}
         names[column] = role
@@ -273,7 +292,7 @@ def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -
 
 
 def _unclear(
-    table: pd.DataFrame, names: dict[str, str], where: TableLocation, missing: str
+    table: pd.DataFrame, names: Mapping[str, str], where: TableLocation, missing: str
 ) -> DataError:
     """Return an error that names the missing role and the role found for each column."""
     roles = (*_WORDS, *TARGETS, *PRICES)
@@ -290,27 +309,63 @@ def _unclear(
             "expected the names of the columns. Add a line above it, such as ds,y or, for several "
             "series, unique_id,ds,y"
         )
-    numbers = [old for old in left if missing == "close" and kind_of(table[old]) == "numbers"]
-    advice = _NAME_THEM
-    if numbers and "unique_id" not in names.values():
-        advice = (
-            f"If one is the target, say --columns target={numbers[0]} (in Python target_col=); if "
-            "each is a series, --columns wide (wide=True)"
-        )
-    for old in dated[:1]:
-        others = table[left].drop(columns=old)
-        numbers, words = (
-            [name for name in others if kind_of(others[name]) == kind]
-            for kind in ("numbers", "text")
-        )
-        named = [f"id={words[0]}"] if len(words) == 1 else []
-        named += [f"time={old}"] + ([f"target={numbers[0]}"] if len(numbers) == 1 else [])
-        parts.append(f"{old!r} seems to hold dates: --columns {','.join(named)}")
+    options = options_that_name(table, {**names, **dict.fromkeys(dated[:1], "ds")})
+    said = "Say which: " + " or ".join(options) if options else _NAME_THEM
     return DataError(
         f"{where}: no column {missing!r}; expected ticker, date, open, high, low, close[, "
         "adj_close], volume or unique_id, ds, y, or a date and one column of numbers; "
-        f"{'; '.join(parts) or 'got no columns'}. {advice}"
+        f"{'; '.join(parts) or 'got no columns'}. "
+        f"{_other_layout(table, left, where) or said}"
     )
+
+
+def _other_layout(table: pd.DataFrame, left: list[str], where: TableLocation) -> str:
+    """Return what to do about lines above the header, or about times in it; "" for neither."""
+    full = table.notna().all(axis=1)
+    if 2 * sum(name.startswith("Unnamed: ") for name in left) >= len(left) > 0 and full.any():
+        return (
+            f"The names of the columns seem to stand in {where.row(full)}: delete the lines above "
+            "it"
+        )
+    timed = [name for name in left if name[-1:].isdigit()]
+    words = [name for name in left if kind_of(table[name]) == "text"]
+    if len(timed) < 3 or 2 * len(timed) < len(left) or not words:
+        return ""
+    are_dates = pd.to_datetime(pd.Series(timed), format="ISO8601", errors="coerce").notna().all()
+    return (
+        f"The columns {timed[0]!r} to {timed[-1]!r} seem to be times: turn the table, in pandas "
+        f"`table.set_index({words[0]!r}).filter(regex=r'\\d$').T"
+        f"{'' if are_dates else '.reset_index(drop=True)'}.rename_axis('ds').reset_index()`, and "
+        "say --columns wide (in Python wide=True)"
+    )
+
+
+def options_that_name(table: pd.DataFrame, names: Mapping[str, str]) -> list[str]:
+    """Return options that name the columns without a role by what they hold; [] if none would.
+
+    ``names``: the canonical names of columns, among them the time
+    """
+    of = {new: old for old, new in names.items()}
+    kinds = {old: kind_of(table[old]) for old, new in names.items() if new not in _SAID}
+    words, numbers = ([old for old in kinds if kinds[old] == kind] for kind in ("text", "numbers"))
+    has_target = not of.keys().isdisjoint(TARGETS)
+    if "ds" not in of or not (has_target or numbers):
+        return []
+    keys = (
+        [[of["unique_id"]]]
+        if "unique_id" in of
+        else itertools.chain.from_iterable(
+            map(list, itertools.combinations(words, count)) for count in range(len(words) + 1)
+        )
+    )
+    key = next((key for key in keys if not table.duplicated([of["ds"], *key]).any()), None)
+    if key is None:
+        return []
+    said = {"id": "+".join(key), "time": of["ds"], "target": "" if has_target else numbers[0]}
+    stated = ",".join(f"{role}={column}" for role, column in said.items() if column)
+    long = f"--columns {shlex.quote(stated)} (in Python id_col=, time_col=, target_col=)"
+    wide = f"--columns {shlex.quote('wide,time=' + of['ds'])} (in Python wide=True, time_col=)"
+    return [long, wide] if len(numbers) > 1 and not (key or words or has_target) else [long]
 
 
 def _reads_as_dates(column: pd.Series, where: TableLocation) -> bool:
