@@ -78,6 +78,8 @@ def test_numbers_that_count_stay_numbers(counted):
         [202201.0, 202202.0],
         [45292.5, 45293.5],
         [2024.08, 2024.09, 2024.1, 2024.11],
+        [1960.0, 1960.25, 1960.5],  # fractions of years, as R writes them
+        ["2020.1", "2020.2"],
         pd.Series([10**9000, 1], dtype=object),
         ["2024-01-01", "now"],
         [1j, 2j],

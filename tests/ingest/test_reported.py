@@ -42,6 +42,11 @@ READ = {
     "a counter of rows": (
         table("id,date,value", "{n}", "{d}", "1{n}"), {}, ("x",), 9,
     ),
+    "R's counter beside years": (
+        table('"",time,y', '"{n}"', "{d}", "{n}", dates=YEARS), {}, ("x",), 9,
+    ),
+    "a river": (table("year,volume", "{d}", "{n}", dates=YEARS), {}, ("x",), 9),
+    "months in full": (table("ds,y", '"August {n}, 2021"', "{n}"), {}, ("x",), 9),
     "an unnamed counter": (table(",date,value", "{n}", "{d}", "1{n}"), {}, ("x",), 9),
     "values that count": (
         table("date,a,b", "{d}", "{n}", "{n}"), {"wide": True}, ("a", "b"), 9,
@@ -104,6 +109,9 @@ REFUSED = {
         for unit, zeros in (("s", ""), ("ms", "000"), ("us", "0" * 6), ("ns", "0" * 9))
     },
     "days of a spreadsheet": table("date,y", "4529{n}", "{n}"),
+    "a counter before dates of another name": table(",month,y", "{n}", "{d}", "1{n}"),
+    "a counter alone": table(",y", "{n}", "1{n}"),
+    "years as fractions": table("year,y", "{d}.0", "{n}", dates=YEARS),
     "days of years": table("date,y", "202406{n}", "{n}"),
     "weeks without a letter": "date,y\n202152,1\n202153,2\n202201,3\n",
     "days and months without a sign": "date,y\n01022022,1\n02022022,2\n",

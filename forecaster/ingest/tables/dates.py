@@ -21,12 +21,13 @@ EPOCHS = ("s", "ms", "us", "ns")
 """Formats of numbers that count these units since 1970."""
 _MONTHS = ("%m/%Y", "%b %Y", "%b-%Y", "%B %Y")
 _NAMED = (
-    "%d-%b-%y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d%m%Y", "%m%d%Y", EXCEL, *EPOCHS,
+    "%d-%b-%y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%y%m%d", "%d%m%Y", "%m%d%Y", EXCEL, *EPOCHS,
 )  # fmt: skip
 """Formats that are never inferred; an error names those that would read the column."""
 _OUR_TIME = (pd.Timestamp("1972-01-01"), pd.Timestamp("2100-01-01"))
 _PERIOD = re.compile(r"^(\d{4})[- ]?([QMW])(\d\d?)(?:-?([1-7]))?$", re.IGNORECASE)
-_FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
+# Offsets beyond those on earth; and fractions: 2020.5 is the middle of a year, and no May.
+_NO_DATE = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d|^-?\d+\.\d*$"
 # Days that stay within nanoseconds at any time of day and with any offset.
 _REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
 _END_OF_DAY = r"(?<=\d[T ])24:00(?=$|:00(?:\.0+)?(?:$|[ Zz+-])|[ Zz+-])"
@@ -135,18 +136,18 @@ def _what_is_wrong(
         kind = "whole number" if date_format == STEPS else "date"
         return f"is not a {kind}; expected what --date-format {date_format} says{rows}"
     forms = _fitting(given) if bad.all() else []
-    otherwise = ". If dates are written in another way, say how: "
-    otherwise += _as_options(forms or ["%d/%m/%Y", EXCEL, "ms", STEPS])
+    how = f"say how: {_as_options(forms)}" if forms else "say how by --date-format"
     return (
         "is not a date; expected e.g. 2024-03-28, alike in all rows, from 1677-09-22 to "
-        f"2262-04-11{rows or otherwise}"
+        f"2262-04-11{rows or f'. If dates are written in another way, {how}'}"
     )
 
 
 def _fitting(text: pd.Series) -> list[str]:
-    """Return the formats that are never inferred and read the first texts as days of our time."""
+    """Return formats that read the first texts as days of our time, or all of them as steps."""
     head = text.iloc[:_HEAD]
-    return [form for form in _NAMED if by_format(head, form).between(*_OUR_TIME).all()]
+    forms = [form for form in _NAMED if by_format(head, form).between(*_OUR_TIME).all()]
+    return [*forms, STEPS] if by_format(text, STEPS).notna().all() else forms
 
 
 def _as_options(formats: Iterable[str]) -> str:
@@ -208,7 +209,7 @@ def _of_numbers(text: pd.Series) -> pd.Series:
     if not counts_steps(numbers.to_numpy()):
         raise ValueError(
             f"{text.iloc[0]!r} may count steps or be a date; expected dates such as 2024-03-28, or "
-            f"steps from 1 on. Say which: {_as_options([*_fitting(text), STEPS])}"
+            f"steps from 1 on. Say which: {_as_options(_fitting(text))}"
         )
     return numbers
 
@@ -225,8 +226,7 @@ def _parse(text: pd.Series) -> pd.Series:
     """
     codes, kinds = pd.factorize(text, use_na_sentinel=False)  # most texts repeat
     written = pd.Series(kinds)
-    # Offsets beyond those on earth are none.
-    dates = _parse_distinct(written.mask(written.str.contains(_FURTHER_OFFSET, regex=True), ""))
+    dates = _parse_distinct(written.mask(written.str.contains(_NO_DATE, regex=True), ""))
     return (dates if len(dates) == len(text) else dates.take(codes)).set_axis(text.index)
 
 

@@ -74,9 +74,9 @@ def find_decimal(columns: Mapping[str, pd.Series], where: TableLocation) -> Deci
     if either.any():
         name = str(either[either].index.get_level_values(0)[0])
         raise DataError(
-            f"{where.cell(either[name], name)}: {text[either].iloc[0]!r} may have a decimal sign "
-            "or one between thousands, and no other number shows which. Choose one: --decimal , or "
-            '--decimal . (in Python decimal="," or ".")'
+            f"{where.cell(either.xs(name), name)}: {text[either].iloc[0]!r} may have a decimal "
+            "sign or one between thousands, and no other number shows which. Choose one: "
+            '--decimal , or --decimal . (in Python decimal="," or ".")'
         )
     return sign
 

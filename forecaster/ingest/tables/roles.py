@@ -25,7 +25,8 @@ _SPELLINGS = {
     "adjclose": "adj_close", "adjusted_close": "adj_close", "adj._close": "adj_close",
     "close/last": "close", "vol": "volume", "vol.": "volume", "stock_splits": "splits",
 }  # fmt: skip
-# These count only if no other column has the role. The last two are an index without a name.
+# These count only if no other column has the role, in this order. The last two are an index
+# without a name.
 _FALLBACK_SPELLINGS = {
     "name": "unique_id", "timestamp": "ds", "time": "ds", "year": "ds", "price": "close",
     "unnamed:_0": "ds", "__index_level_0__": "ds",
@@ -55,11 +56,12 @@ def canonical_names(columns: list[str]) -> dict[str, str]:
     or a volume.
     """
     names = {column: canonical(column) for column in columns}
-    for column, name in names.items():
-        if name == "price" and not set(PRICES) & set(names.values()):
-            continue  # of power, say, which is no stock
-        if name in _FALLBACK_SPELLINGS and _FALLBACK_SPELLINGS[name] not in names.values():
-            names[column] = _FALLBACK_SPELLINGS[name]
+    own = {name: column for column, name in reversed(names.items())}
+    if not own.keys() & set(PRICES):
+        own.pop("price", None)  # of power, say, which is no stock
+    for name, meaning in _FALLBACK_SPELLINGS.items():
+        if name in own and meaning not in names.values():
+            names[own[name]] = meaning
     return names
 
 
@@ -80,7 +82,7 @@ _NAME_THEM = (
 _SAID = {"unique_id": "id", "ds": "time", **dict.fromkeys(TARGETS, "target")}
 """The word of ``--columns`` for a role."""
 _INDEX = ("unnamed:_0", "__index_level_0__")
-_COUNTERS = ("id", "index", "row", "no", "nr", "#")
+_COUNTERS = (*_INDEX, "id", "index", "row", "no", "nr", "#", "obs")
 _MOST_NAMED = 12
 
 
@@ -215,8 +217,10 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> d
 
     Raises DataError if a column is missing, or two have the same role.
     """
-    named = _with_options(table, where, columns)
-    names = {old: new for old, new in named.items() if not _counts_rows(table[old], new)}
+    names = _with_options(table, where, columns)
+    for old in set(names) - set(columns.named):
+        if _is_index(table[old], names[old]):
+            del names[old]
     dated = [old for old in names if _holds_dates(table[old])]
     if "ds" not in names.values() and len(dated) == 1:
         names[dated[0]] = "ds"
@@ -245,9 +249,10 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> d
     return names
 
 
-def _counts_rows(cells: pd.Series, name: str) -> bool:
-    """Return whether a column is an index of the rows: without a name, or with one that counts."""
-    if name in _INDEX:
+def _is_index(cells: pd.Series, role: str) -> bool:
+    """Return whether a column is an index of the rows: without a name, or one that counts."""
+    name = canonical(str(cells.name))
+    if name in _INDEX and role != "ds":
         return True
     counts = name in _COUNTERS and pd.api.types.is_integer_dtype(cells) and len(cells) > 1
     return counts and bool(cells.iloc[0] in (0, 1) and (cells.diff().iloc[1:] == 1).all())
@@ -309,7 +314,8 @@ def _unclear(
             "expected the names of the columns. Add a line above it, such as ds,y or, for several "
             "series, unique_id,ds,y"
         )
-    options = options_that_name(table, {**names, **dict.fromkeys(dated[:1], "ds")})
+    times = dated or [old for old in table if canonical(old) in _INDEX] if missing == "date" else []
+    options = options_that_name(table, {**names, **dict.fromkeys(times[:1], "ds")})
     said = "Say which: " + " or ".join(options) if options else _NAME_THEM
     return DataError(
         f"{where}: no column {missing!r}; expected ticker, date, open, high, low, close[, "
@@ -329,9 +335,10 @@ def _other_layout(table: pd.DataFrame, left: list[str], where: TableLocation) ->
         )
     timed = [name for name in left if name[-1:].isdigit()]
     words = [name for name in left if kind_of(table[name]) == "text"]
-    if len(timed) < 3 or 2 * len(timed) < len(left) or not words:
-        return ""
     are_dates = pd.to_datetime(pd.Series(timed), format="ISO8601", errors="coerce").notna().all()
+    alike = are_dates or len({name.rstrip("0123456789") for name in timed}) == 1
+    if len(timed) < 3 or 2 * len(timed) < len(left) or not words or not alike:
+        return ""
     return (
         f"The columns {timed[0]!r} to {timed[-1]!r} seem to be times: turn the table, in pandas "
         f"`table.set_index({words[0]!r}).filter(regex=r'\\d$').T"
@@ -348,6 +355,7 @@ def options_that_name(table: pd.DataFrame, names: Mapping[str, str]) -> list[str
     of = {new: old for old, new in names.items()}
     kinds = {old: kind_of(table[old]) for old, new in names.items() if new not in _SAID}
     words, numbers = ([old for old in kinds if kinds[old] == kind] for kind in ("text", "numbers"))
+    repeated = [old for old in words if 2 * table[old].nunique() <= len(table)]
     has_target = not of.keys().isdisjoint(TARGETS)
     if "ds" not in of or not (has_target or numbers):
         return []
@@ -355,7 +363,7 @@ def options_that_name(table: pd.DataFrame, names: Mapping[str, str]) -> list[str
         [[of["unique_id"]]]
         if "unique_id" in of
         else itertools.chain.from_iterable(
-            map(list, itertools.combinations(words, count)) for count in range(len(words) + 1)
+            map(list, itertools.combinations(repeated, count)) for count in range(len(repeated) + 1)
         )
     )
     key = next((key for key in keys if not table.duplicated([of["ds"], *key]).any()), None)
