@@ -4,6 +4,7 @@ This is not an official interface, and Yahoo's terms allow personal use only.
 ``yfinance.download`` hides which tickers failed and why, and its threads outlive Ctrl-C.
 """
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.pool import ThreadPool
@@ -36,6 +37,7 @@ _DAY = pd.Timedelta(days=1)
 _EVER = pd.Timestamp("1800-01-01")  # before all prices
 
 
+@dataclasses.dataclass(kw_only=True)
 class Yahoo:
     """Yahoo's daily prices, unadjusted, with ``adj_close``, ``dividends`` and ``splits``.
 
@@ -49,23 +51,21 @@ class Yahoo:
 
     name = "yahoo"
 
-    def __init__(
-        self,
-        *,
-        requests_per_second: float = 2.0,
-        workers: int = 4,
-        refresh: bool = False,
-        cool_down: float = 30.0,
-        on_wait: Callable[[float], None] | None = None,
-        rewrite: Callable[[str], str] | None = None,
-        now: Callable[[], pd.Timestamp] = lambda: pd.Timestamp.now("UTC"),
-    ):
-        if not requests_per_second > 0:
-            raise UsageError(f"--requests-per-second {requests_per_second:g}: expected more than 0")
-        if workers < 1:
-            raise UsageError(f"--workers {workers}: expected a whole number of 1 or more")
-        self._rate, self._workers, self._refresh = requests_per_second, workers, refresh
-        self._cool_down, self._on_wait, self._rewrite, self._now = cool_down, on_wait, rewrite, now
+    requests_per_second: float = 2.0
+    workers: int = 4
+    refresh: bool = False
+    cool_down: float = 30.0
+    on_wait: Callable[[float], None] | None = None
+    rewrite: Callable[[str], str] | None = None
+    now: Callable[[], pd.Timestamp] = lambda: pd.Timestamp.now("UTC")
+
+    def __post_init__(self) -> None:
+        if not self.requests_per_second > 0:
+            raise UsageError(
+                f"--requests-per-second {self.requests_per_second:g}: expected more than 0"
+            )
+        if self.workers < 1:
+            raise UsageError(f"--workers {self.workers}: expected a whole number of 1 or more")
 
     def tickers(self) -> list[str]:
         """Raise UsageError, since Yahoo has no list of its tickers."""
@@ -86,20 +86,25 @@ class Yahoo:
         Raises NoNetwork if Yahoo cannot be reached, RateLimited if it refuses all requests, and
         ServerError if its server fails for many tickers in a row.
         """
-        limiter = Limiter(self._rate, self._cool_down, self._on_wait, self._rewrite)
+        limiter = Limiter(self.requests_per_second, self.cool_down, self.on_wait, self.rewrite)
         _prepare(limiter)
 
         def work(name: str) -> tuple[Fetched, SourceError | None]:
             stored = None if known is None else known(name)
             try:
                 return self._fetch_one(limiter, name, start, stored), None
+            except NoNetwork as error:  # of this and of a lasting refusal all tickers suffer
+                advice = "Check the network, or use --source files:PATH or --source simulated"
+                raise NoNetwork(f"{error}. {advice}") from error
             except SourceError as error:
-                return _failed(name, error), error
+                if isinstance(error, RateLimited) and error.final:
+                    raise
+                return Fetched(name, None, str(error), suspect=isinstance(error, NotFound)), error
 
         broken = 0  # tickers in a row with server errors
         try:
             # Unlike those of concurrent.futures, its threads do not make Ctrl-C wait for a request.
-            with ThreadPool(self._workers) as pool:
+            with ThreadPool(self.workers) as pool:
                 for one, error in pool.imap_unordered(work, tickers):
                     yield one
                     broken = broken + 1 if isinstance(error, ServerError) else 0
@@ -115,18 +120,18 @@ class Yahoo:
         self, limiter: Limiter, name: str, start: Date | None, stored: Stored | None
     ) -> Fetched:
         exchange, zone = exchange_of(name), timezone_of(name)
-        closed = last_closed(exchange, self._now(), zone)
+        closed = last_closed(exchange, self.now(), zone)
 
         def get(since: pd.Timestamp | None) -> pd.DataFrame:
             frame = _history(limiter, name, since, zone)
-            final = last_closed(exchange, self._now(), zone or frame.attrs["timezone"])
+            final = last_closed(exchange, self.now(), zone or frame.attrs["timezone"])
             # The last session may not have ended; its close would then be only the latest price.
             done = frame[frame["ds"] <= final]
             if done.empty:
                 raise NotFound("Yahoo has no prices for it in that span")
             return done
 
-        if self._refresh and stored is not None:
+        if self.refresh and stored is not None:
             stored = stored._replace(frame=stored.frame[:0])
         return bring_up_to_date(name, get, stored, start, closed)
 
@@ -184,31 +189,15 @@ def _ask(name: str, since: pd.Timestamp | None, zone: str | None) -> pd.DataFram
     except SourceError:
         raise
     except Exception as error:  # yfinance raises all kinds of errors
-        raise _translated(error) from error
+        kind = type(error).__name__
+        if kind == "YFRateLimitError":
+            raise RateLimited("Yahoo refuses more requests for now (rate limit)") from error
+        if kind in ("YFTzMissingError", "YFPricesMissingError", "YFTickerMissingError"):
+            raise NotFound("not found at Yahoo; delisted, or misspelled") from error
+        text = str(error).splitlines()[0] if str(error) else "no details"
+        raise BadAnswer(f"Yahoo's answer cannot be used: {kind}: {text[:200]}") from error
     frame = _tidy(name, table)
     return frame if since is None else frame[frame["ds"] >= since].reset_index(drop=True)
-
-
-def _translated(error: Exception) -> SourceError:
-    """Return our own error for an error of yfinance."""
-    kind = type(error).__name__
-    text = str(error).splitlines()[0] if str(error) else "no details"
-    if kind == "YFRateLimitError":
-        return RateLimited("Yahoo refuses more requests for now (rate limit)")
-    if kind in ("YFTzMissingError", "YFPricesMissingError", "YFTickerMissingError"):
-        return NotFound("not found at Yahoo; delisted, or misspelled")
-    return BadAnswer(f"Yahoo's answer cannot be used: {kind}: {text[:200]}")
-
-
-def _failed(name: str, error: SourceError) -> Fetched:
-    """Return the result of a ticker that failed. Raises an error that concerns all tickers."""
-    if isinstance(error, NoNetwork):
-        raise NoNetwork(
-            f"{error}. Check the network, or use --source files:PATH or --source simulated"
-        ) from error
-    if isinstance(error, RateLimited) and error.final:
-        raise error
-    return Fetched(name, None, str(error), suspect=isinstance(error, NotFound))
 
 
 def _tidy(name: str, table: pd.DataFrame) -> pd.DataFrame:

@@ -5,6 +5,7 @@ any status of 400 or more it fetches cookies and asks again. So answers are judg
 yfinance sees them.
 """
 
+import contextlib
 import functools
 import random
 import threading
@@ -164,29 +165,23 @@ def _judge(url: str, answer: Any) -> None:
         raise ServerError(f"Yahoo's server is out of order (status {status})")
     if _CHART not in url or status in (401, 403):  # yfinance then fetches a new cookie
         return
+    said = zone = None
+    with contextlib.suppress(ValueError, KeyError, TypeError, IndexError, AttributeError):
+        chart = answer.json()["chart"]
+        if description := (chart.get("error") or {}).get("description"):
+            said = f"not found at Yahoo: {str(description)[:200]}"
+        zone = chart["result"][0]["meta"]["exchangeTimezoneName"]
     if status in (400, 404, 422):
-        raise NotFound(_description(answer) or "not found at Yahoo; delisted, or misspelled")
+        raise NotFound(said or "not found at Yahoo; delisted, or misspelled")
     if status >= 400:
         raise BadAnswer(f"Yahoo answered with status {status}")
-    try:
-        chart = answer.json()["chart"]
-        chart["result"][0]["meta"]["exchangeTimezoneName"]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        if description := _description(answer):
-            raise NotFound(description) from error
+    if zone is None:
+        if said:
+            raise NotFound(said)
         start = answer.text[:40].strip()
         raise BadAnswer(
             f"Yahoo's answer is not the JSON of a price chart; it begins with {start!r}"
-        ) from error
-
-
-def _description(answer: Any) -> str | None:
-    """Return Yahoo's own explanation of why there are no prices, or None."""
-    try:
-        description = answer.json()["chart"]["error"]["description"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return f"not found at Yahoo: {str(description)[:200]}" if description else None
+        )
 
 
 def _failure(error: Exception) -> SourceError:
