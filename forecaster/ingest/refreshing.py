@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +24,6 @@ from forecaster.errors import (
     warn,
 )
 from forecaster.files import Home
-from forecaster.ingest.review.quality import RULES
 from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.compared import VANISHED, Whole, is_of_future
 from forecaster.ingest.sources.source import Date, Fetched, Source, Stored
@@ -100,7 +98,8 @@ def ingested(
     """
     store = Store(home.store(source.name), Index(source.name))
     with store.locked(on_wait):
-        yield _Update(store, source, start, on_series).run(tickers, refresh=refresh)
+        update = _Update(store, source, start, on_series, source.fingerprint())
+        yield update.run(tickers, refresh=refresh)
 
 
 class _Written(NamedTuple):
@@ -115,23 +114,27 @@ class _Written(NamedTuple):
 class _Update:
     """An update of a locked store; the other arguments are those of :func:`ingested`.
 
+    - ``fingerprint``: that of the source
     - ``names``: the former names of series, with dates, where the source has rows under them
     - ``given``: the rows of other series by the former name that each was given
+    - ``changed``: number of series that are new or different
     """
 
     store: Store
     source: Source
     start: Date | None
     on_series: OnSeries | None
+    fingerprint: str | None
     names: Mapping[str, Mapping[str, Time | None]] | None = None
     given: Mapping[str, pd.DataFrame] = dataclasses.field(default_factory=dict[str, pd.DataFrame])
+    changed: int = 0
 
     def run(self, tickers: Sequence[str] | None, *, refresh: bool) -> Ingested:
-        """Update the store; return the result."""
+        """Update the store. Raises DataError if none of the series is stored in the end."""
         store, origin = self.store, self.store.index.origin
         active = set(store.ids) - set(store.index.retired)
-        held = [] if origin is None else list(dict.fromkeys([*origin.tickers, *origin.failed]))
-        if refresh or (origin and origin.fingerprint != self._fingerprint):
+        held = [] if origin is None else [*origin.tickers, *origin.failed]
+        if refresh or (origin and origin.fingerprint != self.fingerprint):
             origin = None  # the source must be read again
         renames = self._rename(tickers, origin)
         asked = tickers
@@ -140,92 +143,25 @@ class _Update:
         wanted, vanished = list(dict.fromkeys(renames.get(name, name) for name in asked)), []
         if tickers is None:
             known = spellings(wanted)
-            vanished = [n for n in held if n in active and spelled(known, n) is None]
-        wanted = [*wanted, *vanished]
+            held = [name for name in dict.fromkeys(held) if name in active]
+            vanished = [name for name in held if spelled(known, name) is None]
+            wanted += vanished
         quarantined = store.damages([name for name in wanted if name in store])
         store.quarantine(quarantined)
         store.sweep()
-        failed, changed = self._known_failures(origin, wanted), 0
-        if failed is None:
-            for name, rows in self.given.items():
-                if name in wanted and name not in store:
-                    since = show_time(rows["ds"].iloc[0])
-                    warn(
-                        f"{name}: was renamed; since {since} the source has another series of this "
-                        f"name, which is now stored as {name}"
-                    )
-            before = dict(store.index.series)
+        if origin is not None and self._is_read(origin, wanted):
+            failed = {name: origin.failed[name] for name in wanted if name in origin.failed}
+        else:
             failed = self._fetch(wanted)
-            now = store.index.series
-            changed = sum(
-                name in now and (name not in before or before[name].sha256 != now[name].sha256)
-                for name in wanted
-            )
-            if self._fingerprint is not None:
+            if self.fingerprint is not None:
                 failed |= {name: VANISHED for name in vanished if name in failed}
-                asked, earlier = set(wanted), origin.failed if origin else {}
-                others = {name: why for name, why in earlier.items() if name not in asked}
-                read = Origin(self._fingerprint, self.source.tickers(), others | failed)
+                others = dict(origin.failed) if origin else {}
+                for name in wanted:
+                    others.pop(name, None)
+                read = Origin(self.fingerprint, self.source.tickers(), others | failed)
                 store.commit(origin=read)
         _review_if_changed(store)
-        arrived = self._arrived(wanted, failed, active)
-        return arrived._replace(changed=changed, quarantined=quarantined)
-
-    @functools.cached_property
-    def _fingerprint(self) -> str | None:
-        """That of the source, which stays the same while it is read."""
-        return self.source.fingerprint()
-
-    def _rename(self, tickers: Sequence[str] | None, origin: Origin | None) -> dict[str, str]:
-        """Return the new names of renamed series by the old ones that no other series has."""
-        renames, store = self.store.index.renames, self.store
-        if not renames:
-            return renames
-        asked: Sequence[str] = tickers or ()
-        if isinstance(self.source, Whole) and self.source.lost:  # others have all by the new name
-            from forecaster.ingest.sources.renamed import Renamed
-
-            names = {n: its.dates for n, its in store.index.corrections.items() if its.names}
-            self.source = renamed = Renamed(self.source, names, store)
-            self.names, asked = renamed.names, ()
-            if origin is None:
-                self.given = renamed.given
-        renames = {o: n for o, n in renames.items() if o not in self.given and o not in store}
-        for old in asked:
-            if new := renames.get(old):
-                warn(
-                    f"{old}: was renamed, and {new} is fetched in its place. Ask for {new} "
-                    f"instead; another series that is called {old} now needs another --home"
-                )
-        return renames
-
-    def _known_failures(
-        self, origin: Origin | None, wanted: Sequence[str]
-    ) -> dict[str, str] | None:
-        """Return why some wanted series failed before; None if the source must be read again.
-
-        It must be read again, too, if a series was refused for rows in the future: by now they may
-        be of the past.
-
-        ``origin``: of the source's present content; None: it has not been read yet
-        """
-        if origin is None or any(map(is_of_future, origin.failed.values())):
-            return None
-        read = {n for n, e in self.store.index.series.items() if e.fingerprint == self._fingerprint}
-        if not all(name in read or name in origin.failed for name in wanted):
-            return None
-        asked = set(wanted)  # may be many, and so may the failures
-        return {name: why for name, why in origin.failed.items() if name in asked}
-
-    def _arrived(
-        self, wanted: Sequence[str], failed: Mapping[str, str], active: set[str]
-    ) -> Ingested:
-        """Return the result. Raises DataError if none of the series is stored.
-
-        ``active``: the series that were stored before and not retired
-        """
-        store, retired = self.store, self.store.index.retired
-        ids = [name for name in wanted if name in store]
+        ids, retired = [name for name in wanted if name in store], store.index.retired
         skipped = {
             name: Skipped(Kind.NOT_LOADED, detail=failed.get(name, "not fetched"))
             for name in wanted
@@ -238,11 +174,55 @@ class _Update:
         gone = set(retired)
         stale = {name: why for name, why in failed.items() if name in store and name not in gone}
         added = [name for name in ids if name not in active and name not in gone]
-        return Ingested(store, ids, skipped, stale, 0, {}, added if active else (), retired)
+        return Ingested(
+            store, ids, skipped, stale, self.changed, quarantined, added if active else (), retired
+        )
+
+    def _rename(self, tickers: Sequence[str] | None, origin: Origin | None) -> dict[str, str]:
+        """Return the new names of renamed series by the old ones that no other series has."""
+        renames, store = self.store.index.renames, self.store
+        if not renames:
+            return renames
+        asked: Sequence[str] = tickers or ()
+        if isinstance(self.source, Whole) and self.source.lost:  # others have all by the new name
+            from forecaster.ingest.sources.renamed import Renamed
+
+            names = {n: its.names for n, its in store.index.corrections.items() if its.names}
+            self.source = renamed = Renamed(self.source, names, store)
+            self.names, asked = renamed.names, ()
+            if origin is None:
+                renamed.tickers()  # reads them
+                self.given = renamed.given
+        renames = {o: n for o, n in renames.items() if o not in self.given and o not in store}
+        for old in asked:
+            if new := renames.get(old):
+                warn(
+                    f"{old}: was renamed, and {new} is fetched in its place. Ask for {new} "
+                    f"instead; another series that is called {old} now needs another --home"
+                )
+        return renames
+
+    def _is_read(self, origin: Origin, wanted: Sequence[str]) -> bool:
+        """Return whether the source's present content has been read for all wanted series.
+
+        It must be read again if a series was refused for rows in the future: by now they may be of
+        the past.
+        """
+        series = self.store.index.series
+        read = {name for name, one in series.items() if one.fingerprint == self.fingerprint}
+        is_early = any(map(is_of_future, origin.failed.values()))
+        return not is_early and all(name in read or name in origin.failed for name in wanted)
 
     def _fetch(self, wanted: Sequence[str]) -> dict[str, str]:
         """Fetch and store series; return why some failed."""
         store, failed = self.store, dict[str, str]()
+        for name in wanted:
+            if name in self.given and name not in store:
+                since = show_time(self.given[name]["ds"].iloc[0])
+                warn(
+                    f"{name}: was renamed; since {since} the source has another series of this "
+                    f"name, which is now stored as {name}"
+                )
         arrived: set[str] = set()
         again: dict[str, list[str]] = {}  # series by what is to be said of their adjustments
         committed, pause = time.monotonic(), COMMIT_AFTER
@@ -251,12 +231,14 @@ class _Update:
                 arrived.add(name := item.unique_id)
                 if how:
                     again.setdefault(how, []).append(name)
+                old = store.index.series.get(name)
                 if encoded is not None:
-                    store.note_written(encoded, self._fingerprint)
+                    self.changed += old is None or old.sha256 != encoded.entry.sha256
+                    store.note_written(encoded, self.fingerprint)
                 elif not item.unchanged:
                     failed[name] = item.reason or "no reason given"
-                    if item.suspect:
-                        store.suspect(name, failed[name])
+                    if item.suspect and old is not None and not old.retired:
+                        store.mark(name, "suspect", failed[name])
                 if (now := time.monotonic()) - committed > pause:
                     store.commit()
                     committed = time.monotonic()
@@ -276,17 +258,14 @@ class _Update:
     def _written(self, wanted: Sequence[str]) -> Iterator[_Written]:
         """Yield series as they arrive, each in a file of the store; threads write some ahead.
 
-        Most of the time of small files is that of the disk, so that threads help.
+        Most of the time of small files is that of the disk, so that threads help. Those from the
+        network are yielded at once.
         """
-        items = self.source.fetch(wanted, self.start, self._known)
-        if self._fingerprint is None:  # from the network: write each as it arrives
-            yield from map(self._write, items)
-            return
+        most, ahead = 0 if self.fingerprint is None else _WRITTEN_AHEAD, list[Future[_Written]]()
         with ThreadPoolExecutor() as pool:
-            ahead: list[Future[_Written]] = []
-            for item in items:
+            for item in self.source.fetch(wanted, self.start, self._known):
                 ahead.append(pool.submit(self._write, item))
-                if len(ahead) > _WRITTEN_AHEAD:
+                if len(ahead) > most:
                     yield ahead.pop(0).result()
             for job in ahead:
                 yield job.result()
@@ -297,7 +276,7 @@ class _Update:
         if frame is None:
             return _Written(item)
         known, asked = store.index.known(name), None
-        if self.start is not None and self._fingerprint is None:
+        if self.start is not None and self.fingerprint is None:
             asked = str(nearest_time(self.start).date())
             if known is not None:  # an update keeps the earlier start
                 asked = None if known.asked_from is None else min(asked, known.asked_from)
@@ -310,32 +289,27 @@ class _Update:
             its = its.of_rows(frame, stored, came)
             how = told(its, frame, came)
         if self.names is not None:
-            its = its.named(self.names.get(name, {}))
+            its = dataclasses.replace(its, names=dict(self.names.get(name, {})))
         encoded = encode(name, frame, asked_from=asked, corrections=its)
         store.write_file_of(encoded)
         return _Written(item, encoded, how)
 
     def _known(self, name: str) -> Stored | None:
         """Return the stored series of a ticker, as delivered."""
-        if (entry := self.store.index.known(name)) is None:
-            return None
-        if name not in self.store:
-            return Stored(pd.DataFrame(), entry.asked_from)
+        entry = self.store.index.known(name)
         with contextlib.suppress(StoreError):
-            return Stored(self.store.read_delivered(name), entry.asked_from)
+            if entry is not None:
+                stored = name in self.store
+                frame = self.store.read_delivered(name) if stored else pd.DataFrame()
+                return Stored(frame, entry.asked_from)
         return None
 
 
 def _review_if_changed(store: Store) -> None:
-    """Review the store if its prices or the rules have changed since the last review.
-
-    An interrupted update counts as a change.
-    """
+    """Review the store if its prices or the rules have changed since the last review."""
     try:
-        outdated = store.flags().attrs["rules"] != RULES
+        store.flags()
     except StoreError:
-        outdated = True
-    if outdated:
         review(store)
 
 

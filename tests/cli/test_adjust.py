@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from forecaster.files import Home
-from forecaster.ingest import Store, proposals
-from forecaster.ingest.review import adjusting
+from forecaster.ingest import Store, proposals, proposed
 from forecaster.series import Panel
 from tests.cli.desk import BAR, Desk
 from tests.conftest import prices
@@ -190,4 +189,4 @@ def test_a_series_that_counts_does_not_hide_the_split_of_one_with_dates(tmp_path
         written(store, "Z", counted)
         store.commit()
     expected = proposals(Panel.from_frame(table))
-    assert "T3" in expected and adjusting.proposed(store) == expected
+    assert "T3" in expected and proposed(store) == expected

@@ -1,5 +1,6 @@
 """The store's index: what it is asked, what it refuses, and two that use it at once."""
 
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -28,7 +29,7 @@ def entry(**fields) -> SeriesEntry:
 @pytest.fixture
 def index() -> Index:
     split = Adjustment("2020-01-03", 0.25, split=True, rows=(("2020-01-02", "2020-01-02"),))
-    corrected = Corrections((split,), {"OLD": "2020-01-03T00:00:00", "OLDER": None, "N": 7})
+    corrected = Corrections((split,), {"OLD": datetime(2020, 1, 3), "OLDER": None, "N": 7})
     return Index(
         "files:/p.csv",
         {"AAA": entry(fingerprint="f1"), "BBB": entry(corrections=corrected, state="suspect")},

@@ -32,7 +32,7 @@ from tests.messages import refuses, warns
 def store(tmp_path) -> Store:
     store = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO"]).store
     with store.locked():
-        store.suspect("KO", "contradicted")
+        store.mark("KO", "suspect", "contradicted")
         store.commit()
         store.quarantine({"AAPL": "damaged"})
     return ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
@@ -149,7 +149,7 @@ def check_version_3(store: Store) -> None:
         Adjustment(SPLIT, 0.25, split=False),
         Adjustment("2020-01-20", 1.0, split=False),
     )
-    assert its.dates == {"OLD": pd.Timestamp("2020-02-03"), "OLDER": None}
+    assert its.names == {"OLD": pd.Timestamp("2020-02-03"), "OLDER": None}
     assert store.index.renames == {"OLD": "NEW", "OLDER": "NEW"}
 
 

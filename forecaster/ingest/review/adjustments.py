@@ -1,7 +1,7 @@
 """Recognise splits and changes of currency that a source has not applied to earlier rows.
 
 Both look like a jump, and make bands wider as long as the jump is remembered. The result is only a
-proposal: :mod:`forecaster.ingest.review.adjusting` applies it on request.
+proposal: :mod:`forecaster.ingest.review.correcting` applies it on request.
 """
 
 import warnings

@@ -15,24 +15,24 @@ Flags:
     closed       the exchange was closed on that day; this flag cannot be masked, see MASKS
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
 from forecaster.errors import UsageError, wrong_argument
-from forecaster.ingest.review.copies import (
-    BAR,
-    Copies,
-    confirm_copies,
-    next_rows,
-    repeated_later,
-    when_known,
-)
-from forecaster.ingest.review.missing import closed_days, keeps_calendar
 from forecaster.machine import by_parts
-from forecaster.series import UNCONFIRMED, Flags, Panel, show_time
+from forecaster.series import (
+    NEW_YORK,
+    UNCONFIRMED,
+    Flags,
+    Frequency,
+    Panel,
+    exchange_of,
+    sessions,
+    show_time,
+)
 
 FLAGS = (
     "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
@@ -45,8 +45,6 @@ COLUMNS = {
 # rows, later ones too, and no later row may decide what is learned from.
 MASKS = tuple(flag for flag in FLAGS if flag != "closed")
 WRONG = ("copied", "reversed", UNCONFIRMED)  # flags of rows that are left out by default
-# To be raised when flags change, or the times at which they are known: reviews then run again.
-RULES = 4
 _SEEN_NEXT = ("reversed", "jump")  # flags that are known at the next session
 
 _REVERSED = 4.0  # minimum size of a reversed move, in usual moves of the series and the day
@@ -57,6 +55,12 @@ _JUMP = np.log(1.4)  # minimum size of a jump, which must also exceed ten usual 
 _FROZEN = 5  # minimum number of sessions with the same close
 _FEW_SERIES = 10  # with fewer series, the size of a day's moves cannot be judged
 _AT_ONCE = 100  # number of series that a thread looks at
+_BAR = ("open", "high", "low", "close")
+_COPIED_WITHIN = 70  # maximum number of sessions between a copy and its original
+# Minimum number of series with copies on the same day; such copies confirm each other.
+_COPIED_TOGETHER = 5
+_COPIED_SHARE = 0.01  # minimum share of all series with copies on the same day
+_NEVER = np.iinfo(np.int32).max  # the position at which a row is known as a copy that is none
 
 
 def as_texts(what: str, given: object) -> list[str]:
@@ -84,20 +88,20 @@ def find_flags(panel: Panel) -> pd.DataFrame:
     ``known`` is the time from which on the row has the flag, whatever comes later. It is after
     ``ds`` for copied and reversed sessions and for jumps; until that time a jump is unconfirmed.
     """
+    if not has_flags(panel):
+        return one_table([])
     flagged = {flag: np.zeros(panel.mask.shape, bool) for flag in FLAGS}
-    copies_known_at = None
-    if has_flags(panel):
-        copies_known_at = _flag_prices(panel, flagged)
-        for row, name in enumerate(panel.ids):
-            if keeps_calendar(panel.frequency, name):
-                flagged["closed"][row] = closed_days(panel, row)
-    tables = [_table(panel, flag, rows, copies_known_at) for flag, rows in flagged.items()]
-    return one_table(tables)
+    known_at = _flag_prices(panel, flagged)
+    for row, name in enumerate(panel.ids):
+        if keeps_calendar(panel.frequency, name):
+            flagged["closed"][row] = closed_days(panel, row)
+    return one_table([_table(panel, flag, its, known_at) for flag, its in flagged.items()])
 
 
 def one_table(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the flags of several tables as one, sorted by series, time and flag."""
-    flags = pd.concat(tables, ignore_index=True)
+    nothing = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in COLUMNS.items()})
+    flags = pd.concat([each for each in tables if len(each)] or [nothing], ignore_index=True)
     return flags.sort_values(["unique_id", "ds", "flag"], ignore_index=True)
 
 
@@ -106,24 +110,17 @@ def has_flags(panel: Panel) -> bool:
     return panel.target != "y" and panel.times.dtype.kind == "M"
 
 
-def _table(
-    panel: Panel, flag: str, flagged: np.ndarray, copies_known_at: np.ndarray | None
-) -> pd.DataFrame:
-    """Return the observed rows with a flag; ``flagged``, ``copies_known_at``: (series, time)."""
+def _table(panel: Panel, flag: str, flagged: np.ndarray, known_at: np.ndarray) -> pd.DataFrame:
+    """Return the observed rows with a flag; ``flagged``, ``known_at`` of copies: (series, time)."""
     rows, positions = np.nonzero(flagged & panel.mask)
     known = positions
-    if flag == "copied" and copies_known_at is not None:
-        known = copies_known_at[rows, positions]
+    if flag == "copied":
+        known = known_at[rows, positions]
     elif flag in _SEEN_NEXT:
-        known = next_rows(panel, rows, positions)
-    return pd.DataFrame(
-        {
-            "unique_id": np.array(panel.ids, object)[rows],
-            "ds": panel.times[positions],
-            "flag": flag,
-            "known": panel.times[known],
-        }
-    )
+        known = _next_rows(panel, rows, positions)
+    ids = np.array(panel.ids, object)[rows]
+    table = {"unique_id": ids, "ds": panel.times[positions], "flag": flag}
+    return pd.DataFrame({**table, "known": panel.times[known]})
 
 
 def flags_known(
@@ -152,24 +149,20 @@ def flags_of(flags: pd.DataFrame, mask: Sequence[str] = WRONG) -> Flags:
     lasting = flags[flags["flag"].isin(mask)].assign(until=np.datetime64("NaT", "ns"))
     jumps = flags[(flags["flag"] == "jump") & (UNCONFIRMED in mask)]
     waiting = jumps.assign(flag=UNCONFIRMED, known=jumps["ds"], until=jumps["known"])
-    ids, kinds = (np.concatenate([part[name].to_numpy(object) for part in (lasting, waiting)])
-                  for name in ("unique_id", "flag"))  # fmt: skip
+    both = pd.concat([lasting, waiting])
+    ids, kinds = (both[name].to_numpy(object) for name in ("unique_id", "flag"))
     times, known, until = (
-        np.concatenate([part[name].to_numpy("datetime64[ns]") for part in (lasting, waiting)])
-        for name in ("ds", "known", "until")
+        both[name].to_numpy("datetime64[ns]") for name in ("ds", "known", "until")
     )
     return Flags(ids, times, kinds, known, until)
 
 
 def without_flagged(panel: Panel, flags: pd.DataFrame) -> Panel:
     """Return the panel without the rows of a table of flags, see :func:`flags_known`."""
-    flags = flags[flags["unique_id"].isin(panel.ids)]
-    positions = np.searchsorted(panel.times, flags["ds"].to_numpy())
-    inside = positions < len(panel.times)
-    inside[inside] = panel.times[positions[inside]] == flags["ds"].to_numpy()[inside]
-    row_of = {name: row for row, name in enumerate(panel.ids)}
-    rows = flags["unique_id"].map(row_of).to_numpy(int)
-    return panel.without(rows[inside], positions[inside])
+    rows = pd.Index(panel.ids, dtype=object).get_indexer(pd.Index(flags["unique_id"]))
+    positions = pd.Index(panel.times).get_indexer(pd.Index(flags["ds"]))
+    there = (rows >= 0) & (positions >= 0)
+    return panel.without(rows[there], positions[there])
 
 
 def frozen_now(panel: Panel) -> dict[str, str]:
@@ -208,14 +201,14 @@ def _flag_prices(panel: Panel, flagged: dict[str, np.ndarray]) -> np.ndarray:
             values = {name: panel.channel(name)[row, at] for name in panel.channels}
             for flag, marked in _marks(values, prices[row, at], moves[row], day_scale[at]).items():
                 flagged[flag][row, at] = marked
-            if set(BAR) <= set(values):
-                found += ((row, *one) for one in repeated_later(values, at))
+            if set(_BAR) <= set(values):
+                found += ((row, *one) for one in _repeated_later(values, at))
         return found
 
     found = [one for part in by_parts(flag_some, len(rows), _AT_ONCE) for one in part]
-    copies = Copies(*np.array(found, int).reshape(-1, 4).T)
-    known = when_known(copies, panel.mask.sum(0))
-    return confirm_copies(flagged["copied"], panel, copies, known)
+    known_at = _copies_known_at(panel, np.array(found, int).reshape(-1, 4))
+    flagged["copied"] = known_at < _NEVER
+    return known_at
 
 
 class _Moves(NamedTuple):
@@ -256,8 +249,8 @@ def _marks(
     }
     if "volume" in values:
         marks["zero_volume"] = values["volume"] == 0
-    if set(BAR) <= set(values):
-        open_, high, low, close = (values[name] for name in BAR)
+    if set(_BAR) <= set(values):
+        open_, high, low, close = (values[name] for name in _BAR)
         marks["ohlc"] = _inconsistent(open_, high, low, close)
         marks["reversed"] = _apart(high, low, moves.size) & _taken_back(moves, day)
     return marks
@@ -302,12 +295,10 @@ def _inconsistent(
     open_: np.ndarray, high: np.ndarray, low: np.ndarray, close: np.ndarray
 ) -> np.ndarray:
     """Return rows with open or close outside low to high, or a price that is not positive."""
-    prices = np.stack([open_, high, low, close])
+    top, bottom = np.fmax(np.fmax(open_, close), low), np.fmin(np.fmin(open_, close), high)
     with np.errstate(invalid="ignore"):
-        slack = 1e-4 * np.abs(close)
-        top = np.nanmax(np.stack([open_, close, low, np.full(low.shape, -np.inf)]), axis=0)
-        bottom = np.nanmin(np.stack([open_, close, high, np.full(low.shape, np.inf)]), axis=0)
-        return (high < top - slack) | (low > bottom + slack) | (prices <= 0).any(0)
+        slack, least = 1e-4 * np.abs(close), np.fmin(np.fmin(open_, close), np.fmin(high, low))
+        return (high < top - slack) | (low > bottom + slack) | (least <= 0)
 
 
 def _runs(price: np.ndarray, least: int) -> np.ndarray:
@@ -315,3 +306,120 @@ def _runs(price: np.ndarray, least: int) -> np.ndarray:
     rows = np.arange(len(price))
     changes = np.append(True, price[1:] != price[:-1])[: len(price)]
     return rows - np.maximum.accumulate(np.where(changes, rows, 0)) >= least - 1
+
+
+def _repeated_later(
+    values: Mapping[str, np.ndarray], positions: np.ndarray
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the rows of a series that repeat in one of the next sessions.
+
+    Yields three positions in time: of the row, of the first later row with the same prices, and of
+    the first later row with the same volume as well (``_NEVER`` if there is none). Repetitions too
+    far away, in a series with long gaps, are left out.
+
+    - ``values``: the channels, each (row,)
+    - ``positions`` (row,): of the rows in time
+    """
+    bars = np.stack([values[name] for name in _BAR], axis=-1)
+    moving = np.isfinite(bars).all(-1) & (values["high"] > values["low"])
+    keys = (bars * np.sqrt([2, 3, 5, 7])).sum(-1)  # equal where bars are, and hardly elsewhere
+    order = np.argsort(keys, kind="stable")
+    earlier, later = order[:-1], order[1:]
+    same = (keys[later] == keys[earlier]) & (later - earlier <= _COPIED_WITHIN) & moving[earlier]
+    volume = values.get("volume")
+    for row in np.sort(earlier[same]):
+        end = np.searchsorted(positions, positions[row] + 2 * _COPIED_WITHIN, side="right")
+        alike = row + 1 + np.flatnonzero((bars[row + 1 : end] == bars[row]).all(-1))
+        if len(alike):
+            too = alike[:0] if volume is None else alike[volume[alike] == volume[row]]
+            same_volume = positions[too[0]] if len(too) else _NEVER
+            yield int(positions[row]), int(positions[alike[0]]), int(same_volume)
+
+
+def _copies_known_at(panel: Panel, found: np.ndarray) -> np.ndarray:
+    """Return the position at which each row is known as a copy, (series, time); or ``_NEVER``.
+
+    Repeated prices are a copy if the volume is repeated too, or if many series have one on the
+    same day: thin or cheap stocks sometimes have two equal sessions by chance.
+
+    If copy and original are consecutive, the original is a copy, too, since either may be wrong.
+    But if only the later one is on a day without trading, the later one alone was carried forward.
+
+    ``found``: a row for each that repeats, of its series and what :func:`_repeated_later` yields
+    """
+    known_at = np.full(panel.mask.shape, _NEVER, np.int32)
+    known = np.minimum(found[:, 3], _known_together(found[:, 1], found[:, 2], panel.mask.sum(0)))
+    confirmed = known < _NEVER
+    known, (series, positions, originals, _) = known[confirmed], found[confirmed].T
+    known_at[series, positions] = known
+    adjacent = _next_rows(panel, series, positions) == originals
+    pairs = np.stack([series, positions, originals, known], axis=1)[adjacent]
+    closed = {row: closed_days(panel, row) for row in np.unique(series[adjacent])}
+    for row, position, original, _ in pairs:
+        if closed[row][original] and not closed[row][position]:
+            known_at[row, position] = _NEVER
+    for row, _, original, time in pairs:  # the original may be a copy, known at another time
+        known_at[row, original] = min(known_at[row, original], time)
+    return known_at
+
+
+def _known_together(positions: np.ndarray, originals: np.ndarray, listed: np.ndarray) -> np.ndarray:
+    """Return the position at which a copy is one of many on its day, (copy,); otherwise ``_NEVER``.
+
+    ``listed`` (time,): number of series with a row
+    """
+    known = np.full(len(positions), _NEVER)
+    order = np.argsort(positions, kind="stable")
+    days = np.flatnonzero(np.diff(positions[order])) + 1
+    for together in np.split(order, days) if len(order) else []:
+        share = _COPIED_SHARE * listed[positions[together[0]]]
+        needed = max(_COPIED_TOGETHER, int(np.ceil(share)))
+        if len(together) >= needed:
+            its = originals[together]
+            known[together] = np.maximum(its, np.sort(its)[needed - 1])
+    return known
+
+
+def _next_rows(panel: Panel, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return the position of the next row of the same series for each row; it must exist."""
+    observed = np.flatnonzero(panel.mask)
+    keys = rows * panel.mask.shape[1] + positions
+    return observed[np.searchsorted(observed, keys, side="right")] % panel.mask.shape[1]
+
+
+def closed_days(panel: Panel, row: int) -> np.ndarray:
+    """Return which times of daily rows are days on which a series' exchange is closed, (time,).
+
+    A symbol without the name of an exchange is taken to be from New York. All times are open where
+    the calendar is unknown, or had not begun.
+    """
+    known = sessions_of(panel.ids[row], panel.times[panel.mask[row]])
+    if known is None or not len(known):
+        return np.zeros(len(panel.times), bool)
+    days = days_of(panel.times)
+    return ~np.isin(days, known) & (days >= known[0])
+
+
+def keeps_calendar(frequency: Frequency, symbol: str) -> bool:
+    """Return whether times of a frequency may be the days of a symbol's exchange."""
+    daily = frequency.alias in ("B", "D")
+    return daily and (frequency.nyse or exchange_of(symbol) != NEW_YORK)
+
+
+def sessions_of(name: str, times: np.ndarray) -> np.ndarray | None:
+    """Return the days from the first time to the last on which a symbol's exchange was open.
+
+    None where they are unknown.
+    """
+    exchange = exchange_of(name)
+    if exchange is None:
+        return None
+    try:
+        return sessions(exchange, pd.Timestamp(times[0]), pd.Timestamp(times[-1]))
+    except (ValueError, NotImplementedError):
+        return None
+
+
+def days_of(times: np.ndarray) -> np.ndarray:
+    """Return times without the time of day."""
+    return times.astype("datetime64[D]").astype("datetime64[ns]")

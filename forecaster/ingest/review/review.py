@@ -10,11 +10,16 @@ import pandas as pd
 
 from forecaster.errors import NoSeries
 from forecaster.files import atomic
-from forecaster.ingest.review.missing import count_gaps
-from forecaster.ingest.review.quality import COLUMNS, RULES, find_flags, one_table
+from forecaster.ingest.review.quality import (
+    days_of,
+    find_flags,
+    keeps_calendar,
+    one_table,
+    sessions_of,
+)
 from forecaster.ingest.store.index import GAPS, Quality
 from forecaster.ingest.store.series_file import sha256
-from forecaster.series import Panel, infer_frequency
+from forecaster.series import Frequency, Panel, infer_frequency
 
 if TYPE_CHECKING:
     from forecaster.ingest.store.store import Store
@@ -41,32 +46,27 @@ def review(store: "Store") -> None:
     of a part are looked at together, to distinguish an error that many share on one day from a day
     of large moves.
     """
-    found = _found(store)
-    if found is None:
+    flags, gaps = _found(store)
+    if not gaps:  # no series can be used
         store.commit(quality=None, counts={})
         return
-    flags, gaps = found
-    raw = _as_bytes(flags)
-    digest = sha256(raw)
+    sink = io.BytesIO()
+    flags.to_parquet(sink, index=False, write_page_checksum=True)
+    digest = sha256(raw := sink.getvalue())
     file = f"flags.{digest[:12]}.parquet"
     atomic.write_file(store.folder / file, lambda to: to.write_bytes(raw), last=False)
-    quality = Quality(file, digest, store.index.digest())
+    quality = Quality(file, digest, store.index.reviewed)
     store.commit(quality=quality, counts=_counts(flags, gaps))
 
 
 def review_now(store: "Store") -> pd.DataFrame:
     """Return the flags of all series of a store as they are stored now, without keeping them."""
-    found = _found(store)
-    return pd.DataFrame(columns=list(COLUMNS)) if found is None else found[0]
+    return _found(store)[0]
 
 
-def _found(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
-    """Return flags and gaps of all series; None if none can be used.
-
-    Of series that are not prices, nothing is flagged.
-    """
-    nothing = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in COLUMNS.items()})
-    tables, gaps = [nothing], dict[str, int]()
+def _found(store: "Store") -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return flags and gaps of all series. Of series that are not prices, nothing is flagged."""
+    tables, gaps = list[pd.DataFrame](), dict[str, int]()
     for names in in_parts(store.ids):
         series, _ = store.read_arrays(names)
         for name in [name for name, part in series.items() if "y" in part.channels]:
@@ -79,9 +79,7 @@ def _found(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
             tables.append(find_flags(panel))
             for name, times in panel.times_of_rows().items():
                 gaps[name] = count_gaps(times, panel.frequency, name)
-    if not gaps:
-        return None
-    return one_table([table for table in tables if len(table)] or [nothing]), gaps
+    return one_table(tables), gaps
 
 
 def _counts(flags: pd.DataFrame, gaps: dict[str, int]) -> dict[str, dict[str, int]]:
@@ -93,12 +91,17 @@ def _counts(flags: pd.DataFrame, gaps: dict[str, int]) -> dict[str, dict[str, in
     return counts
 
 
-def _as_bytes(flags: pd.DataFrame) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def count_gaps(times: np.ndarray, frequency: Frequency, symbol: str | None = None) -> int:
+    """Return how many times a series lacks between its first row and its last one.
 
-    table = pa.Table.from_pandas(flags, preserve_index=False)
-    metadata = {**(table.schema.metadata or {}), b"rules": str(RULES).encode()}
-    sink = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata(metadata), sink, write_page_checksum=True)
-    return sink.getvalue()
+    - ``times``: of the rows, sorted
+    - ``frequency``: of the series
+    - ``symbol``: of daily prices, whose gaps are counted by the sessions of their exchange
+    """
+    if frequency.alias == "step":
+        return max(0, int(times[-1] - times[0]) // max(1, frequency.step) + 1 - len(times))
+    if symbol is not None and keeps_calendar(frequency, symbol):
+        known = sessions_of(symbol, times)
+        if known is not None:
+            return len(np.setdiff1d(known, days_of(times)))
+    return max(0, frequency.elapsed(times[0], times[-1]) + 1 - len(times))

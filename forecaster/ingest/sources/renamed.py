@@ -1,5 +1,6 @@
 """A source in which some tickers were renamed: rows under either name belong to the new one."""
 
+import itertools
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ class Renamed(Whole):
     - ``names``: by new name, the former names and their dates; None: there was no row under the new
       name yet. Reading completes the dates
     - ``stored``: the series of the store
+    - ``given``: the rows of other series by the old name that each was given, once it is read
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class Renamed(Whole):
         self._source, self._stored = source, stored
         self.name, self.where, self.lost = source.name, source.where, source.lost
         self.names = {new: dict(olds) for new, olds in names.items()}
-        self._given: dict[str, pd.DataFrame] = {}
+        self.given: dict[str, pd.DataFrame] = {}
         # By new and old name, the rows before the date of a name that another series has.
         self._left_out: dict[str, dict[str, pd.DataFrame]] = {}
 
@@ -46,17 +48,13 @@ class Renamed(Whole):
         """Return the source's own."""
         return self._source.fingerprint()
 
-    @property
-    def given(self) -> Mapping[str, pd.DataFrame]:
-        """The rows of other series by the old name that each was given."""
-        self.tickers()  # which reads them
-        return self._given
-
     def read(self) -> tuple[dict[str, pd.DataFrame], Mapping[str, str]]:
         """Read the source's series, those that were renamed with the rows of their old names."""
         frames, failed = dict(self._source.series[0]), self._source.series[1]
         self.unreadable = self._source.unreadable
-        raw = {name: rows for name, rows in frames.items() if self._is_sound(name, rows)}
+        concerned = dict.fromkeys([*self.names, *itertools.chain(*self.names.values())])
+        raw = {name: frames[name] for name in concerned if name in frames}
+        raw = {name: rows for name, rows in raw.items() if repeated_time(rows) is None}
         for new, olds in self.names.items():
             parts: dict[str, pd.DataFrame] = {}
             for old, known in olds.items():
@@ -65,8 +63,8 @@ class Renamed(Whole):
                 if old in raw:
                     parts[old], own = _parts(raw[old], raw.get(new), date)
                     if len(own):
-                        frames[old] = self._given[old] = own
-            reused = {old for old in parts if old in self._given or old in self._stored}
+                        frames[old] = self.given[old] = own
+            reused = {old for old in parts if old in self.given or old in self._stored}
             self._left_out[new] = {old: parts[old] for old in reused}
             its = [parts[old] for old in parts if old not in reused]
             if new in raw:
@@ -74,11 +72,6 @@ class Renamed(Whole):
             elif its and new not in (*frames, *failed) and set(olds.values()) == {None}:
                 frames[new] = joined_in_time(its, new)
         return frames, failed
-
-    def _is_sound(self, name: str, rows: pd.DataFrame) -> bool:
-        """Return whether a series was renamed, or its name was, and its times can be used."""
-        concerned = name in self.names or any(name in olds for olds in self.names.values())
-        return concerned and repeated_time(rows) is None
 
     def compared(self, item: Fetched, known: Known | None) -> Fetched:
         """Return a series, with the stored rows from before it had its name; see :class:`Whole`."""
@@ -109,7 +102,7 @@ def joined_in_time(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
 def first_time(frame: pd.DataFrame) -> Time:
     """Return the time of the first row."""
     first = frame["ds"].iloc[0]
-    return first if isinstance(first, pd.Timestamp) else int(first)
+    return first.to_pydatetime() if isinstance(first, pd.Timestamp) else int(first)
 
 
 def log_ratios(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:

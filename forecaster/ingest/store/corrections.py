@@ -7,7 +7,7 @@ or has restated them, all or some. So each row that arrives is compared with the
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -17,7 +17,7 @@ import pandas as pd
 _PRICES = ("open", "high", "low", "close", "adj_close")
 _TIE = 1e-9
 
-Time: TypeAlias = pd.Timestamp | int
+Time: TypeAlias = datetime | int
 
 
 class Adjustment(NamedTuple):
@@ -68,13 +68,13 @@ class Corrections:
     """The corrections of a series.
 
     - ``adjustments``: for splits and changes of currency
-    - ``names``: its former names, and the first row that the source ever had under its present one,
-      see :func:`as_time`; later rows under the former name are of another series. None: there was
-      no such row yet
+    - ``names``: its former names, and the time of the first row that the source ever had under its
+      present one; later rows under the former name are of another series. None: there was no such
+      row yet
     """
 
     adjustments: tuple[Adjustment, ...] = ()
-    names: dict[str, str | int | None] = dataclasses.field(default_factory=dict)
+    names: dict[str, Time | None] = dataclasses.field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.adjustments or self.names)
@@ -87,19 +87,6 @@ class Corrections:
     def text(self) -> str | None:
         """Return the corrections as the file of the series holds them; None: there are none."""
         return msgspec.json.encode(self).decode() if self else None
-
-    @property
-    def dates(self) -> dict[str, Time | None]:
-        """The former names with the first row under the present one as a time."""
-        return {name: as_time(first) for name, first in self.names.items()}
-
-    def named(self, dates: Mapping[str, Time | None]) -> "Corrections":
-        """Return the same corrections with other former names, given as :attr:`dates`."""
-        names = {
-            name: first.isoformat() if isinstance(first, pd.Timestamp) else first
-            for name, first in dates.items()
-        }
-        return dataclasses.replace(self, names=names)
 
     def factor(self, column: str, times: np.ndarray) -> np.ndarray | None:
         """Return what the rows of a column are multiplied by, (row,); None: it is not adjusted."""
@@ -229,8 +216,3 @@ def _nearest_factors(gap: np.ndarray, factors: np.ndarray) -> np.ndarray:
         best = np.where(better, left, best)
         chosen[:, better] = np.array(some)[:, None]
     return chosen
-
-
-def as_time(value: str | int | None) -> Time | None:
-    """Return a time from its text; a number, and None, as they are."""
-    return pd.Timestamp(value) if isinstance(value, str) else value

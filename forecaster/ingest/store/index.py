@@ -17,6 +17,8 @@ from forecaster.files import atomic, read_plain
 from forecaster.ingest.store.corrections import Corrections
 
 SCHEMA = 5
+RULES = 4
+"""To be raised when flags change, or the times at which they are known: reviews then run again."""
 GAPS = "gaps"
 """The kind of count for missing sessions, in addition to the flags."""
 _BEGIN, _HASH_ENDS = b'{"sha256":"', 75
@@ -69,7 +71,7 @@ class Quality(NamedTuple):
     """The result of a review.
 
     - ``file``, ``sha256``: name and hash of the file of flags
-    - ``prices_digest``: the hash of the prices that were reviewed
+    - ``prices_digest``: what was reviewed, see :attr:`Index.reviewed`
     """
 
     file: str
@@ -181,6 +183,11 @@ class Index(msgspec.Struct):
         names = sorted(self.series if names is None else names)
         lines = (f"{name} {self.series[name].sha256}" for name in names)
         return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def reviewed(self) -> str:
+        """What a review is of: the rules of flags, and the content of all series."""
+        return f"{RULES} {self.digest()}"
 
     def known(self, name: str) -> SeriesEntry | Quarantined | None:
         """Return a series' entry, or its latest quarantine record if it is not stored."""

@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 
 from forecaster.files import INDEX, OLDER_INDEX, check_plain, read_plain
-from forecaster.ingest.store.corrections import Adjustment, Corrections
+from forecaster.ingest.store.corrections import Adjustment, Corrections, Time
 from forecaster.ingest.store.index import (
     Index,
     NotRebuilt,
@@ -180,7 +180,11 @@ def _corrections(index: Index, folder: Path) -> dict[str, Corrections]:
         return {
             name: Corrections(
                 tuple(_adjustment(index, name, *each) for each in adjustments.get(name, [])),
-                {old: until.get(old) for old, new in renames.items() if new == name},
+                {
+                    old: msgspec.convert(until.get(old), Time | None)
+                    for old, new in renames.items()
+                    if new == name
+                },
             )
             for name in dict.fromkeys([*adjustments, *renames.values()])
         }

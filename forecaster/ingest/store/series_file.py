@@ -82,7 +82,12 @@ def encode(
 
 
 def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
-    """Return the name and entry of a series from the content and the name of its file."""
+    """Return the name and entry of a series from the content and the name of its file.
+
+    Raises ValueError if it is not the content that the file is named after.
+    """
+    if sha256(raw)[:12] != file.split(".")[-2]:
+        raise ValueError("its content is not what was written")
     table = read_parquet_file(raw)
     metadata = table.schema.metadata or {}
     if _META in metadata:

@@ -36,7 +36,7 @@ from forecaster.files import (
     read_parquet_file,
     read_plain,
 )
-from forecaster.ingest.store import older
+from forecaster.ingest.store import older, series_file
 from forecaster.ingest.store.corrections import Corrections
 from forecaster.ingest.store.index import (
     Index,
@@ -46,17 +46,7 @@ from forecaster.ingest.store.index import (
     begins_like_an_index,
     is_later,
 )
-from forecaster.ingest.store.series_file import (
-    FLAGS_FILE,
-    Arrays,
-    Encoded,
-    arrays,
-    decode,
-    described_by,
-    encode,
-    series_of_file,
-    sha256,
-)
+from forecaster.ingest.store.series_file import FLAGS_FILE, Arrays, Encoded, sha256
 from forecaster.machine import by_parts, cores
 
 _QUARANTINE = "quarantine"
@@ -72,13 +62,13 @@ _T = TypeVar("_T")
 class Store:
     """The series of one source in a folder, with the index as it was last read or committed.
 
-    Changes are made while the store is locked, and are valid once they are committed.
+    The index is changed while the store is locked, and is valid once it is committed.
     """
 
     folder: Path
     index: Index
-    # Files that are to be removed once the index on disk no longer names them; None: no change.
-    _replaced: set[str] | None = None
+    # The series of the index on disk; None: it must be written.
+    _committed: dict[str, SeriesEntry] | None = None
 
     @staticmethod
     def open(home: Home, source: str) -> "Store":
@@ -154,9 +144,10 @@ class Store:
 
     def _reread(self) -> None:
         """Read the index from disk; convert it if it is older, rebuild it if damaged or lost."""
-        self._replaced = None
+        self._committed = dict(self.index.series)
         try:
             self.index = _read_index(self.folder)
+            self._committed = dict(self.index.series)
             if left := older.older_files(self.folder):
                 with contextlib.suppress(WriteError):  # the older files remain valid
                     self._convert(left)
@@ -169,17 +160,23 @@ class Store:
             self._rebuild(str(error))
 
     def _rebuild(self, why: str) -> None:
-        """Set a damaged index aside, and make one from the files of series."""
-        index = self.index = Index(self.source, self._recovered())
+        """Set a damaged index aside, and make one from the files of series, the newest of each."""
+        index, damaged = Index(self.source), list[Path]()
         for file in (INDEX, OLDER_INDEX):
             if (self.folder / file).exists():
                 index.quarantine.append(self._move_aside(file, file, why))
-        stems = _stems(index.files)
         for path in self._series_files():
+            try:
+                name, entry = series_file.described_by(read_plain(path), path.name)
+                index.series[name] = entry
+            except Exception:  # Arrow and JSON fail in many ways
+                damaged.append(path)
+        for path in damaged:
             (stem,) = _stems([path.name])
-            if stem not in stems:
-                name, reason = series_of_file(stem), f"cannot be read, and {why}"
+            if stem not in _stems(index.files):
+                name, reason = series_file.series_of_file(stem), f"cannot be read, and {why}"
                 index.quarantine.append(self._move_aside(name, path.name, reason))
+        self.index = index
         older.add_corrections(index, self.folder)
         self._convert(older.older_files(self.folder))
 
@@ -191,7 +188,7 @@ class Store:
         for name, its in self.index.corrections.items():
             with contextlib.suppress(KeyError, StoreError):
                 self.correct(name, its)
-        self._replaced = self._replaced or set()
+        self._committed = None
         self.commit()
         for path in left:
             if path.name != INDEX:
@@ -203,13 +200,13 @@ class Store:
         Raises KeyError if it is not stored, StoreError if its file is damaged.
         """
         entry = self.index.series[name]
-        series = encode(
+        series = series_file.encode(
             name, self.read_delivered(name), asked_from=entry.asked_from, corrections=corrections
         )
         self.write_file_of(series)
-        self.put(name, msgspec.structs.replace(
+        self.index.series[name] = msgspec.structs.replace(
             series.entry, fingerprint=entry.fingerprint, state=entry.state, reason=entry.reason
-        ))  # fmt: skip
+        )
 
     def write_file_of(self, series: Encoded) -> None:
         """Write the file of an encoded series, unless it exists; several threads may do so."""
@@ -229,34 +226,14 @@ class Store:
         old, state = self.index.series.get(series.name), "ok"
         if old is not None and old.retired and not is_later(series.entry.last, old.last):
             state = old.state
-        entry = msgspec.structs.replace(series.entry, fingerprint=fingerprint, state=state)
-        self.put(series.name, entry)
+        self.index.series[series.name] = msgspec.structs.replace(
+            series.entry, fingerprint=fingerprint, state=state
+        )
 
-    def put(self, name: str, entry: SeriesEntry | None) -> None:
-        """Change the entry of a series in the index; None: remove it."""
-        old = self.index.series.get(name)
-        self._replaced = self._replaced or set()
-        if old is not None:
-            self._replaced.add(old.file)
-        if entry is None:
-            del self.index.series[name]
-        else:
-            self.index.series[name] = entry
-
-    def retire(self, names: Iterable[str], *, retired: bool = True) -> None:
-        """Mark stored series as retired, or as not retired, and commit."""
-        for name in names:
-            entry = self.index.series[name]
-            if entry.retired != retired:  # otherwise a suspect series would no longer be suspect
-                state = "retired" if retired else "ok"
-                self.put(name, msgspec.structs.replace(entry, state=state, reason=None))
-        self.commit()
-
-    def suspect(self, name: str, reason: str) -> None:
-        """Mark a stored series as contradicted by the source, and keep it; skip retired series."""
-        entry = self.index.series.get(name)
-        if entry is not None and entry.reason != reason and not entry.retired:
-            self.put(name, msgspec.structs.replace(entry, state="suspect", reason=reason))
+    def mark(self, name: str, state: str, reason: str | None = None) -> None:
+        """Change the state of a stored series, see :class:`SeriesEntry`."""
+        entry = self.index.series[name]
+        self.index.series[name] = msgspec.structs.replace(entry, state=state, reason=reason)
 
     def commit(self, **facts: object) -> None:
         """Write the index, if it has changed, and remove files that it does not name any more.
@@ -265,7 +242,8 @@ class Store:
 
         ``facts``: what else to change, such as ``origin``; see :class:`Index`
         """
-        if self._replaced is None and all(getattr(self.index, k) == v for k, v in facts.items()):
+        before, series = self._committed, self.index.series
+        if before == series and all(getattr(self.index, k) == v for k, v in facts.items()):
             return
         for name, value in facts.items():
             setattr(self.index, name, value)
@@ -273,10 +251,10 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic.sync(self.folder)  # files must be on disk before the index names them
         self.index.write(self.folder / INDEX)
-        for file in (self._replaced or set()) - self.index.files:
+        for file in {entry.file for entry in (before or {}).values()} - self.index.files:
             with contextlib.suppress(OSError):  # the next sweep removes the file
                 self.path_of(file).unlink()
-        self._replaced = None
+        self._committed = dict(series)
 
     def sweep(self) -> None:
         """Remove old files that the index does not name. The store must be locked."""
@@ -302,16 +280,7 @@ class Store:
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
         """Read series' files, by default all; return the damage of each damaged series by name."""
-
-        def check(name: str) -> str | None:
-            try:
-                self._raw(name)
-            except StoreError as error:
-                return str(error)
-            return None
-
-        names = self.ids if names is None else names
-        return {name: why for name, why in _of_each(check, names) if why}
+        return self._read_each(self.ids if names is None else names, lambda *_: None)[1]
 
     def quarantine(self, damaged: Mapping[str, str]) -> None:
         """Move damaged files to the quarantine, remove their series from the index, and commit.
@@ -320,12 +289,11 @@ class Store:
         """
         for name, why in damaged.items():
             entry = self.index.series[name]
+            record = self._move_aside(name, entry.file, why)
             self.index.quarantine.append(
-                self._move_aside(name, entry.file, why)._replace(
-                    asked_from=entry.asked_from, corrections=entry.corrections
-                )
+                record._replace(asked_from=entry.asked_from, corrections=entry.corrections)
             )
-            self.put(name, None)
+            del self.index.series[name]
         if damaged:
             self.commit(origin=None)
 
@@ -339,17 +307,6 @@ class Store:
                 path.replace(aside)
         return Quarantined(name, aside.name if aside.exists() else None, why)
 
-    def _recovered(self) -> dict[str, SeriesEntry]:
-        """Return entries from all sound files; if a series has several, from the newest."""
-        entries: dict[str, SeriesEntry] = {}
-        for path in self._series_files():
-            raw = read_plain(path)
-            if sha256(raw)[:12] == path.name.split(".")[-2]:
-                with contextlib.suppress(Exception):
-                    name, entry = described_by(raw, path.name)
-                    entries[name] = entry
-        return entries
-
     def read(self, names: Sequence[str]) -> pd.DataFrame:
         """Return these series as one long frame.
 
@@ -359,11 +316,11 @@ class Store:
 
     def read_one(self, name: str) -> pd.DataFrame:
         """Return one series, corrected; errors as in :meth:`read`."""
-        return self._decoded(name, lambda raw, its: its.applied(decode(raw)))
+        return self._decoded(name, lambda raw, its: its.applied(series_file.decode(raw)))
 
     def read_delivered(self, name: str) -> pd.DataFrame:
         """Return the rows of a series as they were delivered; errors as in :meth:`read`."""
-        return self._decoded(name, lambda raw, _: decode(raw))
+        return self._decoded(name, lambda raw, _: series_file.decode(raw))
 
     def corrections_of(self, name: str) -> Corrections:
         """Return the corrections of a series, also of one that was set aside."""
@@ -372,44 +329,47 @@ class Store:
 
     def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
         """Return series as arrays, and the reason for each series that cannot be read."""
-
-        def read(name: str) -> Arrays | str:
-            try:
-                return self._decoded(name, arrays)
-            except StoreError as error:
-                return str(error)
-
-        results = dict(_of_each(read, names))
-        sound = {name: series for name, series in results.items() if isinstance(series, Arrays)}
-        return sound, {name: why for name, why in results.items() if isinstance(why, str)}
+        return self._read_each(names, series_file.arrays)
 
     def channels(self, name: str) -> int:
         """Return the number of channels of a series; errors as in :meth:`read`."""
-        return len(self._decoded(name, arrays).channels)
+        return len(self._decoded(name, series_file.arrays).channels)
 
     def flags(self) -> pd.DataFrame:
         """Return the flagged rows of all series, see :mod:`forecaster.ingest.review.quality`.
 
-        The frame's ``attrs["rules"]`` is the version of the rules of the review.
-
-        Raises StoreError if flags are damaged, or are about other prices than those that are
-        stored.
+        Raises StoreError if flags are damaged, by earlier rules, or about other prices than those
+        that are stored.
         """
         quality = self.index.quality
         advice = "run `forecaster ingest` to review them again"
-        if quality is None or quality.prices_digest != self.index.digest():
+        if quality is None or quality.prices_digest != self.index.reviewed:
             raise StoreError(f"{self.folder}: its rows have not been reviewed; {advice}")
         path = self.path_of(quality.file)
         try:
             raw = read_plain(path)
             if sha256(raw) != quality.sha256:
                 raise ValueError("damaged")
-            table = read_parquet_file(raw)
+            return read_parquet_file(raw).to_pandas()
         except (OSError, ValueError) as error:
             raise StoreError(f"{path}: cannot be read: {error}; {advice}") from error
-        flags = table.to_pandas()
-        flags.attrs["rules"] = int((table.schema.metadata or {}).get(b"rules", 1))
-        return flags
+
+    def _read_each(
+        self, names: Sequence[str], decode: Callable[[bytes, Corrections], _T]
+    ) -> tuple[dict[str, _T], dict[str, str]]:
+        """Return ``decode`` of series, and the damage of others, by name; threads read them."""
+
+        def read(name: str) -> _T | StoreError:
+            try:
+                return self._decoded(name, decode)
+            except StoreError as error:
+                return error
+
+        at_once = max(1, min(_READ_AT_ONCE, len(names) // (4 * cores())))  # of few, all read some
+        parts = by_parts(lambda some: [read(name) for name in names[some]], len(names), at_once)
+        results = dict(zip(names, itertools.chain.from_iterable(parts), strict=True))
+        damaged = {name: str(one) for name, one in results.items() if isinstance(one, StoreError)}
+        return {n: one for n, one in results.items() if not isinstance(one, StoreError)}, damaged
 
     def _decoded(self, name: str, decode: Callable[[bytes, Corrections], _T]) -> _T:
         """Return ``decode`` of a series' file and its corrections; errors as in :meth:`read`."""
@@ -441,13 +401,6 @@ class Store:
                 f"{path}: damaged; its content is not what was written ({len(raw)} bytes). {_AGAIN}"
             )
         return raw, entry.corrections
-
-
-def _of_each(function: Callable[[str], _T], names: Sequence[str]) -> Iterator[tuple[str, _T]]:
-    """Yield each name with the result of a function that reads its file; threads call it."""
-    at_once = max(1, min(_READ_AT_ONCE, len(names) // (4 * cores())))  # of few files, all read some
-    parts = by_parts(lambda some: [function(name) for name in names[some]], len(names), at_once)
-    yield from zip(names, itertools.chain.from_iterable(parts), strict=True)
 
 
 def is_store(folder: Path) -> bool:
