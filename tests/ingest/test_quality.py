@@ -74,13 +74,19 @@ def test_a_holiday_with_the_prices_of_the_session_before_does_not_take_its_place
     assert {day for _, day in flagged(then, "copied")} == found
 
 
-def test_a_session_copied_from_a_later_one(frame):
-    wrong, source = at(frame, "T3", 100), at(frame, "T3", 109)
-    frame.loc[wrong, [*PRICES, "volume"]] = frame.loc[source, [*PRICES, "volume"]].to_numpy()
+@pytest.mark.parametrize("kind", ["copied", "reversed"])
+def test_a_wrong_session_is_known_at_a_later_one(frame, kind):
+    """At that from which it is copied, or at the next, which takes its move back."""
+    wrong = at(frame, "T3", 100)
+    known = at(frame, "T3", 109 if kind == "copied" else 101)
+    if kind == "copied":
+        frame.loc[wrong, [*PRICES, "volume"]] = frame.loc[known, [*PRICES, "volume"]].to_numpy()
+    else:
+        frame.loc[wrong, PRICES] *= 1.3
     flags = find_flags(Panel.from_frame(frame))
-    (flag,) = flags[flags["flag"] == "copied"].itertuples()
+    (flag,) = flags[flags["flag"] == kind].itertuples()
     assert (flag.unique_id, str(flag.ds)[:10]) == row(frame, wrong)
-    assert flag.known == frame["ds"][source]
+    assert flag.known == frame["ds"][known]
 
 
 def test_copies_without_their_volume_count_when_many_have_them_on_a_day(frame):
@@ -93,15 +99,6 @@ def test_copies_without_their_volume_count_when_many_have_them_on_a_day(frame):
     assert len(flagged(frame, "copied")) >= 5
     single = frame[frame["unique_id"] == "T2"]
     assert not flagged(single, "copied")  # of one series it may be chance
-
-
-def test_a_session_apart_that_is_taken_back(frame):
-    wrong = at(frame, "T5", 150)
-    frame.loc[wrong, PRICES] *= 1.3
-    flags = find_flags(Panel.from_frame(frame))
-    (flag,) = flags[flags["flag"] == "reversed"].itertuples()
-    assert (flag.unique_id, str(flag.ds)[:10]) == row(frame, wrong)
-    assert flag.known == frame["ds"][wrong + 1]
 
 
 def test_a_crash_is_a_jump_and_one_today_waits_for_tomorrow(frame):

@@ -77,18 +77,6 @@ def test_a_lost_index_is_made_anew_with_series_of_any_name(tmp_path):
         assert not anew.damages() and not any(path.exists() for path in flags)
 
 
-def test_a_file_that_no_index_can_name_is_set_aside_by_the_name_of_its_series(tmp_path):
-    prices("flags.x", 30).to_csv(tmp_path / "p.csv", index=False)
-    home, source = Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'p.csv'}")
-    stored = ingest(home, source, None).store
-    path = stored.folder / stored.index.series["flags.x"].file
-    path.write_bytes(path.read_bytes()[:-9])
-    (stored.folder / "manifest.json").unlink()
-    anew = Store(stored.folder, Index(source.name))
-    with anew.locked():
-        assert [record.series for record in anew.index.quarantine] == ["flags.x"]
-
-
 @pytest.mark.parametrize("file", ["../out", "/etc/passwd", "..", ""])
 def test_files_outside_of_the_store_are_left_alone(tmp_path, store, file):
     """Whatever an index says: its checksum tells damage, not forgery."""

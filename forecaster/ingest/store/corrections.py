@@ -117,7 +117,8 @@ class Corrections:
           delivered
         - ``stored``: the rows of the series before, corrected; None: there are none, and an
           adjustment is applied if its jump shows
-        - ``came``: the rows of the frame that came from the source, (row,); None: all
+        - ``came``: the rows of the frame that came from the source, (row,); None: all. Others stay
+          as they are
         """
         if not (its := self.adjustments):
             return self
@@ -128,8 +129,10 @@ class Corrections:
             rows = [one.shows(frame) & part for one, part in zip(its, before, strict=True)]
         else:
             came = np.ones(len(frame), bool) if came is None else came
+            rows = np.array([one.among(times) for one in its])
             factors = np.log([one.factor for one in its])
-            rows = _adjusted(before, factors, *_gaps(frame, stored, column), came)
+            gaps = _gaps(frame[came], stored, column)
+            rows[:, came] = _adjusted(before[:, came], factors, *gaps)
         made = (one.of(times, each) for one, each in zip(its, rows, strict=True))
         return dataclasses.replace(self, adjustments=tuple(made))
 
@@ -156,26 +159,24 @@ def told(corrections: Corrections, frame: pd.DataFrame, came: np.ndarray) -> str
 
 
 def _adjusted(
-    before: np.ndarray, factors: np.ndarray, gap: np.ndarray, distance: np.ndarray, came: np.ndarray
+    before: np.ndarray, factors: np.ndarray, gap: np.ndarray, distance: np.ndarray
 ) -> np.ndarray:
-    """Return which rows are to be adjusted, (adjustment, row).
+    """Return which rows that came are to be adjusted, (adjustment, row).
 
     - ``before`` (adjustment, row): the rows before each time
     - ``factors`` (adjustment,): the logarithms of the factors
     - ``gap``, ``distance`` (row,): see :func:`_gaps`
-    - ``came`` (row,): the rows that came from the source
     """
-    later = came & ~before.any(0) & (distance == 0) & np.isfinite(gap)
+    later = ~before.any(0) & (distance == 0) & np.isfinite(gap)
     if later.any():
-        gap = np.where(came, gap - np.median(gap[later]), gap)
+        gap = gap - np.median(gap[later])
     chosen = np.zeros_like(before)
-    groups = np.vstack([before, came]).T  # of rows between two of the times
-    for group in np.unique(groups, axis=0):
-        its = np.flatnonzero((groups == group).all(1))
+    for group in np.unique(before, axis=1).T:  # of rows between two of the times
+        its = np.flatnonzero((group == before.T).all(1))
         seen = its[np.isfinite(gap[its])]
         if len(seen):
             seen = seen[distance[seen] == distance[seen].min()]  # those that are stored, if any are
-            best = _nearest_factors(gap[seen], np.where(group[:-1], factors, 0.0))
+            best = _nearest_factors(gap[seen], np.where(group, factors, 0.0))
             chosen[:, its] = best[:, _nearest(seen, its)]
     return chosen
 
