@@ -2,13 +2,8 @@
 
 import contextlib
 import json
-import os
-import random
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import Mock
@@ -272,29 +267,6 @@ def test_a_summary_that_cannot_be_written_is_a_failure(desk, monkeypatch):
     monkeypatch.setattr(Summary, "write", Mock(side_effect=WriteError("disk is full")))
     done = desk.daily()
     assert done.exit_code == 1 and "Failed at summary: disk is full" in done.stderr
-
-
-@pytest.mark.slow
-def test_kills_at_any_moment_leave_nothing_twice_and_nothing_out(desk):
-    random.seed(0)
-    command = [sys.executable, "-m", "forecaster", "daily", str(desk.watch), "--home",
-               str(desk.home), "--quiet"]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    for number in range(20):
-        desk.until(DAYS[310 + number // 2])
-        process = subprocess.Popen(command, env=environment)
-        try:
-            process.wait(random.uniform(0.2, 6))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        if number % 2:
-            done = subprocess.run(command, env=environment, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-    record = desk.record()
-    assert not record.duplicated(["unique_id", "origin", "ds"]).any()
-    assert record.groupby("origin")["unique_id"].nunique().tolist() == [3] * 10
-    assert not list(desk.home.daily.glob("*.begun"))
 
 
 def test_named_tickers_alone_are_forecast(desk):

@@ -57,18 +57,6 @@ def test_scores_are_shown_by_series_and_for_all(recorded):
     assert "AAA" not in one and "2 forecasts of 1 series" in one
 
 
-def test_scores_are_written_by_the_rule_of_all_outputs(recorded, tmp_path):
-    path = tmp_path / "scores.csv"
-    assert run("scorecard", "--output", path, "--home", recorded).exit_code == 0
-    scores = pd.read_csv(path)
-    assert scores["unique_id"].tolist() == ["(all)", "AAA", "BRK-B"]
-    assert scores["outcomes"].tolist() == [6, 3, 3]
-    assert "add --overwrite" in error("scorecard", "--output", path, "--home", recorded, code=2)
-    assert "cannot write '.png'" in error(
-        "scorecard", "--report", tmp_path / "s.png", "--home", recorded, code=2
-    )
-
-
 def test_what_is_not_in_the_record(recorded, tmp_path):
     assert "`forecaster predict` makes some" in run("scorecard", "--home", tmp_path / "no").stdout
     assert "no forecast of NOPE" in error("scorecard", "NOPE", "--home", recorded, code=2)

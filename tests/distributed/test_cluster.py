@@ -76,31 +76,6 @@ def test_a_node_that_is_killed_costs_no_result(cluster):
             np.testing.assert_array_equal(a, b)
 
 
-def die(_, part):
-    if part == 2:
-        os._exit(1)
-    return part * 10
-
-
-def test_a_part_that_kills_its_worker_is_given_up_and_another_version_is_refused(cluster, tmp_path):
-    other = tmp_path / "jax-0.0.1.dist-info"
-    other.mkdir()
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: jax\nVersion: 0.0.1\n")
-    add(cluster)
-    add(cluster, PYTHONPATH=str(tmp_path))
-    said = []
-    with distributed.Ray(cluster.address, on_notice=said.append) as executor:
-        done = dict(executor.run(die, None, iter(range(5)), per_core=True))
-    assert {part: result for part, result in done.items() if part != 2} == {
-        0: 0,
-        1: 10,
-        3: 30,
-        4: 40,
-    }
-    assert isinstance(done[2], swarm.Failed) and "lost 3 times" in done[2].reason
-    assert any(f"has jax 0.0.1, not {jax.__version__}" in line for line in said), said
-
-
 def test_a_driver_that_is_killed_repeats_nothing(cluster, settings, tmp_path):
     add(cluster)
     add(cluster)

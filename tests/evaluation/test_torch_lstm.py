@@ -50,22 +50,6 @@ def test_pytorch_comes_to_the_same_networks(panel, config, changes):
     )
 
 
-@pytest.mark.slow
-def test_a_series_on_which_pytorch_fails_is_named(panel, config, monkeypatch):
-    from forecaster.evaluation.baselines import torch_lstm
-
-    original = torch_lstm._jobs
-
-    def broken(*args):
-        jobs = original(*args)
-        cut = jobs[1].data._replace(features=jobs[1].data.features[:5])
-        return [jobs[0], jobs[1]._replace(data=cut)]
-
-    monkeypatch.setattr(torch_lstm, "_jobs", broken)
-    model = torch_lstm.fit_by_torch(panel.only(panel.ids[:2]), config)
-    assert model.ids == panel.ids[:1] and "IndexError" in str(model.skipped[panel.ids[1]])
-
-
 def test_what_pytorch_cannot_do_is_said(panel, config):
     from forecaster.evaluation.baselines.torch_lstm import fit_by_torch
 

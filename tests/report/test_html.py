@@ -79,19 +79,6 @@ def test_packed_numbers_are_read_in_the_browser(demo, browser):
     np.testing.assert_allclose(np.array(three, float)[known], values[known], atol=12 / 64**3)
 
 
-@pytest.mark.parametrize("scheme", browsing.SCHEMES)
-@pytest.mark.parametrize("width", browsing.WIDTHS)
-def test_figures_and_tables_are_drawn_and_can_be_read_by_all(demo, browser, width, scheme):
-    browsing.open_page(browser, demo, width, scheme)
-    for name in FIGURES:
-        browsing.check_drawn(browser, f"#{name}")
-    browser.find_element("css selector", "#lines-numbers summary").click()
-    assert browsing.found(browser, "#lines-numbers tbody tr")
-    browsing.check_fits(browser)
-    browsing.check_accessible(browser)
-    browsing.check_quiet(browser, demo)
-
-
 def names(browser) -> list[str]:
     rows = browser.find_elements("css selector", "#table tbody th")
     return [row.text for row in rows]

@@ -8,7 +8,6 @@ import pytest
 from flax import nnx
 
 from forecaster.swarm import Shared, Swarm
-from forecaster.swarm.devices import inline
 from forecaster.swarm.estimators.stepping import OnDevice
 from tests.slow import rest_slow
 from tests.swarm.test_swarm import close, same
@@ -103,16 +102,6 @@ def test_a_step_that_does_not_count_keeps_the_latest_weights(weight):
     )
 
 
-def test_small_calls_run_in_the_thread_that_calls(known):
-    mesh, devices = inline.inline_mesh(), jax.local_devices()
-    assert mesh is not None, "this version of JAX makes no such devices"
-    assert isinstance(known._device, OnDevice)
-    weights = known._device.params
-    assert weights.devices() == set(mesh.devices.flat)
-    assert not weights.devices() & set(devices)
-    assert known.bind()(X).devices() <= set(devices)  # the caller's own programs can take it
-
-
 def test_without_such_devices_calls_give_the_same(known, monkeypatch):
     made, expected = Swarm(PAIR, N, **LINE), known.predict(X)
     monkeypatch.setattr("forecaster.swarm.estimators.stepping.inline_mesh", lambda: None)
@@ -139,12 +128,3 @@ def test_hyperparameters_are_those_of_the_call(known):
     assert same(fast.step(X, Y)[0].params, expected.params)
     known.hyperparams["learning_rate"] = np.full(N, 0.5, np.float32)
     assert same(known.step(X, Y)[0].params, expected.params)
-
-
-def test_losses_that_were_read_are_not_collected_again():
-    unread = read = Swarm(PAIR, N, **LINE)
-    for weight in (WEIGHT, EMPTY, WEIGHT, WEIGHT):
-        unread, _ = unread.step(X, Y, weight)
-        read, _ = read.step(X, Y, weight)
-        assert np.isfinite(read.losses.train).any()
-    assert bits((read.losses, read.state)) == bits((unread.losses, unread.state))

@@ -1,7 +1,5 @@
 """Lanes that go through several chunks in one call."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +9,6 @@ from flax import nnx
 
 from forecaster import swarm
 from forecaster.swarm.execution import schedule
-from forecaster.swarm.training.loop import Status
-from tests.swarm.test_fitting import IDS, MEMBERS, Perceptron, make_data, run, squared
 
 
 class Small(nnx.Module):
@@ -50,24 +46,3 @@ def test_chunks_change_no_results(data, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(np.asarray(a)[some], c, rtol=1e-5, atol=1e-6)
     assert len(set(np.isfinite(whole.losses.validation).sum(1))) > 3  # epochs until they stop
-
-
-def test_one_that_diverges_without_validation_keeps_its_last_finite_weights():
-    """One member of 40 has an absurd learning rate; the others train on."""
-    data = make_data()
-    task = dataclasses.replace(
-        swarm.supervised(Perceptron, squared, batch_size=None), validate=None
-    )
-    rates = {"learning_rate": np.where(np.arange(MEMBERS) == 9, 1e30, 1e-2)} | {
-        "weight_decay": 0.0, "clip": 1e30
-    }  # fmt: skip
-    fitted = run(task, data, hyperparams=rates, epochs=20, patience=20)
-    diverged = np.flatnonzero(fitted.state.status == Status.DIVERGED)
-    assert list(diverged) == [9]
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(fitted.params))
-    alone = swarm.fit(
-        task, jax.tree.map(lambda leaf: leaf[8:9], data), IDS[8:9], seed=5, epochs=20, patience=20,
-        hyperparams={"learning_rate": 1e-2, "weight_decay": 0.0, "clip": 1e30},
-    )  # fmt: skip
-    for a, b in zip(jax.tree.leaves(fitted.params), jax.tree.leaves(alone.params), strict=True):
-        np.testing.assert_allclose(a[8:9], b, rtol=1e-5, atol=1e-6)

@@ -5,12 +5,9 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from flax import nnx
 from jax import lax
 
-from forecaster import swarm
 from forecaster.swarm.training.convolutions import with_products
 from tests.slow import rest_slow
 
@@ -109,36 +106,3 @@ def test_they_are_found_inside_of_other_functions():
     for flag in (True, False):
         expected, got = (jax.grad(total, 1)(which, kernel, flag) for which in (function, ours))
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-3)
-
-
-class Images(nnx.Module):
-    def __init__(self, rngs):
-        self.one = nnx.Conv(1, 4, (3, 3), rngs=rngs)
-        self.norm = nnx.BatchNorm(4, rngs=rngs)
-        self.two = nnx.Conv(4, 6, (3, 3), strides=2, rngs=rngs)
-        self.drop = nnx.Dropout(0.1, rngs=rngs)
-        self.out = nnx.Linear(6, 3, rngs=rngs)
-
-    def __call__(self, x):
-        x = nnx.max_pool(nnx.relu(self.norm(self.one(x))), (2, 2), (2, 2))
-        return self.out(self.drop(nnx.relu(self.two(x))).mean((1, 2)))
-
-
-@pytest.mark.slow
-def test_a_swarm_learns_from_images_as_with_jaxs_own(monkeypatch):
-    """With state, dropout and batches: equal up to rounding."""
-    x, scores = arrays((40, 8, 8, 1), (40, 3))
-    targets = jax.nn.one_hot(scores.argmax(-1), 3)
-
-    def fitted(names):
-        made = swarm.Swarm(
-            Images, names, loss=optax.softmax_cross_entropy, optimizer=optax.adam,
-            hyperparams={"learning_rate": 1e-2},
-        )  # fmt: skip
-        data = swarm.Shared(x), swarm.Shared(targets)
-        return made.fit(*data, epochs=3, batch_size=16)
-
-    company = fitted(["a", "b", "c"])
-    monkeypatch.setattr("forecaster.swarm.training.convolutions._fits", lambda eqn: False)
-    theirs = fitted(["a", "b", "c", "d"])  # another program
-    np.testing.assert_allclose(theirs.losses.train[:3], company.losses.train, rtol=2e-3)

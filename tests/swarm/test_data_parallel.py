@@ -16,7 +16,7 @@ import pytest
 from flax import nnx
 
 from forecaster import swarm
-from forecaster.swarm import GRU, LSTM, Shared, Single, Swarm, SwarmError
+from forecaster.swarm import GRU, LSTM, Shared, Swarm, SwarmError
 from forecaster.swarm.devices import programs
 from tests.messages import refuses
 
@@ -132,17 +132,6 @@ def test_three_and_four_devices_train_as_one(build, kernel, monkeypatch):
         f"one = train({build}, lanes=1)\n"
         f"for devices in (3, 4):\n    assert_alike(one, train({build}, data_parallel=devices))\n"
     )
-
-
-@pytest.mark.slow
-def test_all_examples_at_once_of_one_network():
-    in_four_devices("all_at_once()")
-
-
-def all_at_once():
-    made = [Single(perceptron, loss=optax.squared_error, data_parallel=n) for n in (1, 4)]
-    fitted = [one.fit(*examples(), epochs=30, batch_size=None).swarm for one in made]
-    assert_alike(*fitted)
 
 
 def test_a_number_of_devices_that_cannot_be_is_an_error():

@@ -1,7 +1,5 @@
 """Swarms that cannot be appended, and results of ``fit`` that were dropped."""
 
-import subprocess
-import sys
 import warnings
 
 import jax.numpy as jnp
@@ -73,8 +71,3 @@ def test_a_single_string_is_not_taken_as_letters():
         with refuses(SwarmError):
             call()
     assert made.select(["10"]).ids == ("10",) and len(made.drop(["10"])) == 11
-
-
-def test_rooms_within_are_there_without_being_loaded_first():
-    look = "from forecaster import swarm; assert swarm.recurrence.lstm and swarm.recurrence.gru"
-    subprocess.run([sys.executable, "-c", look], check=True)

@@ -14,8 +14,6 @@ from forecaster.swarm import (
     Shared,
     Swarm,
     SwarmError,
-    Task,
-    fit,
     lstm,
     use_all_cores,
 )
@@ -83,28 +81,6 @@ def test_a_checkpoint_of_another_training_is_not_continued(settings, options, tm
     assert f"{changed} (then " in str(caught.value)
 
 
-def test_a_task_without_a_description_is_known_by_the_names_of_its_functions(tmp_path):
-    def squared(params, batch, key, hyperparams):
-        return jnp.mean((line(params, batch[0]) - batch[1]) ** 2)
-
-    def absolute(params, batch, key, hyperparams):
-        return jnp.mean(abs(line(params, batch[0]) - batch[1]))
-
-    def fitted(loss, *, resume):
-        task = Task(
-            init, loss, lambda data, key: (jnp.zeros((1, 1)), jnp.ones(1, bool)),
-            lambda data, index: data, None, lambda hyperparams: optax.sgd(0.1),
-        )  # fmt: skip
-        checkpoint = Checkpoint(tmp_path / "fit", resume=resume)
-        return fit(task, (X[None], Y[None]), ["a"], seed=0, epochs=2, hyperparams={},
-                   checkpoint=checkpoint)  # fmt: skip
-
-    fitted(squared, resume=False)
-    fitted(squared, resume=True)
-    with refuses(SwarmError):
-        fitted(absolute, resume=True)
-
-
 @pytest.mark.parametrize("raw", [b"a,b\n1,2\n", None])
 def test_a_checkpoint_replaces_no_other_file(raw, tmp_path):
     path = tmp_path / "mine"
@@ -158,18 +134,6 @@ def test_numbers_that_are_lost_on_the_way_are_refused(inputs):
 def test_hyperparameters_of_more_than_32_bits_are_refused(value):
     with refuses(SwarmError):
         swarm_of(hyperparams={"hidden": value})
-
-
-def test_a_member_that_has_diverged_leaves_its_history_alone():
-    made = swarm_of(["good", "bad"], optimizer=optax.sgd)
-    x = np.stack([X, X * 1e30])
-    y = np.stack([Y, Y])
-    after, first = made.step(x, y)
-    again, second = after.step(np.stack([X, X]), y)
-    assert set(again.diverged) == {"bad"}
-    assert not np.isfinite(first[1]) and np.isnan(second[1]) and np.isfinite(second[0])
-    assert not np.isfinite(again.losses.train[1]).any()
-    assert np.isfinite(again.losses.train[0]).all()
 
 
 @pytest.mark.parametrize("kind", [bool, np.int32])

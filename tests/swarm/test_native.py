@@ -74,17 +74,6 @@ def test_values_and_gradients_are_those_of_jax(cell, sizes):
 
 
 @needs_kernel
-def test_what_is_not_differentiated_costs_nothing():
-    kernel, bias, inputs, valid, weights = [a[0] for a in problem(1, 1, 6, 5, 3, 20)]
-
-    def loss(recurrence, kernel):
-        return (recurrence(kernel, bias, inputs, valid) * weights).sum()
-
-    text = jax.jit(jax.grad(lambda k: loss(lstm, k))).lower(kernel).as_text()
-    assert "want_x = false" in text and "forecaster_lstm_backward" in text
-
-
-@needs_kernel
 @pytest.mark.slow
 @pytest.mark.parametrize("instructions", ["avx2", "plain"])
 def test_lesser_instruction_sets_agree_too(instructions):
@@ -271,35 +260,6 @@ def test_the_layout_of_calls_is_that_of_the_installed_jaxlib(fault, tmp_path):
         assert done.returncode and fault.replace(", ", ".") in done.stderr
     else:
         assert not done.returncode, done.stderr
-
-
-@needs_kernel
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({}, ""),
-        ({"dtype": np.int32}, "argument 0 has another type of numbers"),
-        ({"arrays": 3}, "expected 4 arguments and 1 results, got 3 and 1"),
-        ({"arrays": 5}, "expected 4 arguments and 1 results, got 5 and 1"),
-        ({"results": 2}, "expected 4 arguments and 1 results, got 4 and 2"),
-        ({"out": (2, 3, 4, 6)}, "hidden: expected 2 x 60 numbers, got 144"),
-    ],
-)
-def test_calls_that_do_not_fit_are_refused(change, message):
-    library.kernel_status()
-    members, T, B, F, H = 2, 3, 4, 2, 5
-    shapes = [(members, F + H, 4 * H), (members, 4 * H), (members, T, B, F), (members, T, B), ()]
-    dtypes = [change.get("dtype", np.float32), *[np.float32] * 4]
-    arrays = [np.zeros(s, d) for s, d in zip(shapes, dtypes, strict=True)][
-        : change.get("arrays", 4)
-    ]
-    out = jax.ShapeDtypeStruct(change.get("out", (members, T, B, H)), np.float32)
-    call = jax.ffi.ffi_call("forecaster_lstm_infer", [out] * change.get("results", 1))
-    if not message:
-        assert not np.asarray(jax.jit(call)(*arrays)[0]).any()
-        return
-    with pytest.raises(Exception, match=re.escape(message)):
-        jax.block_until_ready(jax.jit(call)(*arrays))
 
 
 def test_an_instruction_set_that_the_compiler_lacks_is_left_out(tmp_path, monkeypatch):

@@ -37,17 +37,3 @@ def test_single_calls_give_the_same_alone_and_in_company(many, x):
         alone, loss = alone.step(x[own], y[own])
         close(losses[66], loss[0])
     close(many.select(["m66"]).params, alone.params)
-
-
-def test_batches_of_all_sizes_follow_each_other(many):
-    """Check that states follow when each batch size is spread differently."""
-    went, expected = many, many
-    for x in (SMALL, LARGE, LARGE, SMALL):
-        went, losses = went.step(x, targets(x))
-        loaded = expected.select(NAMES)  # through the host
-        expected, _ = loaded.step(x, targets(x))
-        predicted = went.predict(SMALL), went.predict(LARGE)
-        close(predicted, (expected.predict(SMALL), expected.predict(LARGE)))
-    assert (went.epochs == 4).all()
-    np.testing.assert_array_equal(went.losses.train[:, 3], losses)
-    close((went.losses.train, went.params), (expected.losses.train, expected.params))

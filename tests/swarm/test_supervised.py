@@ -10,13 +10,11 @@ from forecaster.swarm import (
     Batch,
     Supervised,
     Swarm,
-    SwarmError,
     shuffled_batches,
     supervised,
     use_all_cores,
 )
 from forecaster.swarm.training.supervised import bootstrap_sample
-from tests.messages import refuses
 
 LINEAR = (lambda key: jnp.float32(2), lambda params, inputs: params * inputs)
 
@@ -36,16 +34,6 @@ def data(examples=5, padded=2, **options):
     x = jnp.arange(examples + padded, dtype=jnp.float32).at[examples:].set(jnp.nan)
     weight = jnp.ones(examples + padded).at[examples:].set(0)
     return Supervised(x, x, weight, **options)
-
-
-@pytest.mark.slow
-def test_every_valid_example_comes_once_and_padding_changes_nothing(key):
-    valid = jnp.array([True] * 5 + [False] * 4)
-    index, is_example, active = shuffled_batches(key, valid, 3)
-    assert sorted(index[is_example].tolist()) == [0, 1, 2, 3, 4]
-    np.testing.assert_array_equal(active, [True, True, False])
-    unpadded, _, _ = shuffled_batches(key, valid[:5], 3)
-    np.testing.assert_array_equal(index[is_example], unpadded.ravel()[:5])
 
 
 @pytest.mark.slow
@@ -90,27 +78,6 @@ def test_an_elementwise_loss_is_averaged_over_valid_examples(key):
     loss, gradient = jax.value_and_grad(task.loss)(jnp.float32(2), batch(), key, {})
     np.testing.assert_allclose(loss, np.mean(np.arange(5) ** 2))  # (2x - x)^2
     np.testing.assert_allclose(gradient, np.mean(2 * np.arange(5) ** 2))  # no NaN of the padding
-
-
-def test_validation_is_of_the_examples_held_back():
-    held_back = data()
-    full = data(3, 0, validation_inputs=held_back.inputs, validation_targets=held_back.targets,
-                validation_weight=held_back.weight)  # fmt: skip
-    task = supervised(LINEAR, optax.squared_error)
-    assert task.validate is not None
-    loss = task.validate(jnp.float32(3), full, {})
-    np.testing.assert_allclose(loss, np.mean(4 * np.arange(5) ** 2))
-    with refuses(SwarmError):
-        task.validate(jnp.float32(3), data(), {})
-    assert supervised(LINEAR, optax.squared_error, validated=False).validate is None
-
-
-def test_a_loss_of_a_whole_batch_may_take_hyperparameters(key):
-    def loss_fn(params, batch, key, hyperparams):
-        return (params * batch.weight).sum() * hyperparams["factor"]
-
-    task = supervised(LINEAR, loss_fn=loss_fn)
-    assert task.loss(jnp.float32(2), batch(), key, {"factor": jnp.float32(0.5)}) == 5
 
 
 def weighted_error(predictions, targets, sample_weight):

@@ -3,11 +3,10 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import linen, nnx
+from flax import nnx
 
 from forecaster import swarm
 from forecaster.swarm import Swarm, SwarmError, Variables
@@ -111,30 +110,6 @@ def test_padding_has_no_part_in_statistics(examples, tolerance):
     off = abs(norm["mean"] - 0.75 * seen.mean(1)) / seen.std(1)  # momentum 0.5, two epochs
     assert off.max() < tolerance
     np.testing.assert_allclose(norm["var"], 0.25 + 0.75 * seen.var(1), rtol=4 * tolerance)
-
-
-class LinenNormed(linen.Module):
-    @linen.compact
-    def __call__(self, x, train: bool):
-        x = linen.BatchNorm(use_running_average=not train, momentum=0.5)(linen.Dense(4)(x))
-        x = linen.Dropout(0.2, deterministic=not train)(linen.relu(x))
-        calls = self.variable("counters", "calls", jnp.zeros, (), jnp.int32)
-        if train:
-            calls.value += 1
-        return linen.Dense(1)(x)
-
-
-@pytest.mark.slow
-def test_linen_collections_are_carried_too():
-    model = swarm.linen_functions(LinenNormed(), X[0])
-    fitted = make(model=model).fit(X, Y, epochs=4, batch_size=8)
-    assert set(fitted.params.state) == {"batch_stats", "counters"}
-    assert (fitted.params.state["counters"]["calls"] == 4 * 3).all()
-    assert (fitted.params.state["batch_stats"]["BatchNorm_0"]["mean"] != 0).all()
-    bound = fitted.member("m4")
-    np.testing.assert_allclose(bound(X[4], train=False), fitted.predict(X)[4], rtol=1e-4, atol=1e-5)
-    alone = make(["m4"], model=model).fit(X[4:], Y[4:], epochs=4, batch_size=8)
-    assert same(alone.params, fitted.select(["m4"]).params)
 
 
 def test_models_that_say_too_little_are_named_errors():
