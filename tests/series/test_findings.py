@@ -12,7 +12,7 @@ import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.series import findings_of, say_findings
 from forecaster.series.findings.find import Finding, latest, placeholders, unmatched
-from forecaster.series.findings.latest import missing_dates, running
+from forecaster.series.findings.latest import of_dates, running
 from tests.conftest import run
 from tests.messages import refuses, warns
 
@@ -158,35 +158,31 @@ def some_days(seed: int, share: float, days: pd.DatetimeIndex = DAYS) -> np.ndar
 
 
 @pytest.mark.parametrize(
-    ("unit", "days"),
+    "days",
     [
-        ("day", DAYS),
-        ("week", DAYS[::7]),
-        ("month", pd.date_range("2000-01-01", periods=200, freq="MS")),
-        ("hour", pd.date_range("2000-01-01", periods=600, freq="h")),
+        DAYS,
+        DAYS[::7],
+        pd.date_range("2000-01-01", periods=200, freq="MS"),
+        pd.date_range("2000-01-01", periods=600, freq="h"),
     ],
 )
-def test_series_with_rows_on_some_dates_lack_the_others(unit, days):
-    times = some_days(0, 0.3, days)
-    assert missing_dates(times) == (unit, len(times), len(days))
-    assert missing_dates(some_days(3, 0.7, days)) is None
+def test_rows_on_few_of_the_dates_are_irregular_and_those_on_most_are_not(days):
+    assert [*of_dates(some_days(0, 0.3, days), of_values=False)] == ["irregular"]
+    assert of_dates(some_days(3, 0.7, days), of_values=False) == {}
 
 
 @pytest.mark.parametrize(
     "times",
     [
-        DAYS,
         DAYS[DAYS.day_of_week < 2],  # two days a week
-        DAYS[DAYS.day_of_week == 4] - pd.to_timedelta((np.arange(86) % 5 == 0).astype(int), "D"),
         pd.date_range("2000-01-31", periods=60, freq="BME"),
-        pd.date_range("2000-01-01", periods=20, freq="QS"),
         DAYS[[0, 1, 5, 60, 70]],  # too few to tell
         pd.Index(np.array([1, 2, 5, 9, 20, 21, 40, 48, 90])),
     ],
-    ids=["daily", "two", "weeks", "month ends", "quarters", "few", "steps"],
+    ids=["two", "month ends", "few", "steps"],
 )
-def test_regular_series_lack_no_dates(times):
-    assert missing_dates(times.to_numpy()) is None
+def test_regular_series_are_not_named(times):
+    assert of_dates(times.to_numpy(), of_values=True) == {}
 
 
 TEMPERATURE = pd.DataFrame({"ds": HOURS, "temp": np.arange(300.0), "price": 1.0})

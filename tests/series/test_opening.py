@@ -6,8 +6,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.series import default_season, infer_frequency
-from forecaster.series.calendar.frequency import times_after_rows
 from forecaster.series.calendar.gaps import regular_rows, without_gaps
+from forecaster.series.calendar.inferring import times_after_rows
 from forecaster.series.calendar.opening import open_numbers
 from forecaster.series.calendar.seasons import seasons_of
 from tests.slow import rest_slow

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.calendar.frequency import infer_frequency
+from forecaster.series.calendar.inferring import infer_frequency
 from forecaster.series.calendar.seasons import default_season, find_seasons, seasons_of
 
 

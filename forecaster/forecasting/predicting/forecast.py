@@ -59,11 +59,10 @@ from forecaster.forecasting.model import (
 )
 from forecaster.forecasting.networks import OwnNetwork, functions, gather
 from forecaster.series import (
-    Frequency,
     Panel,
     ScaleWeights,
     Transformed,
-    frequency_beside,
+    next_times,
 )
 
 ByHorizon: TypeAlias = Float[np.ndarray, "series origin horizon"]
@@ -350,14 +349,6 @@ def price_factor(panel: Panel) -> Float[np.ndarray, " series"]:
     return np.where(usable.any(1), ratio[np.arange(len(ratio)), last], 1.0)
 
 
-def times_ahead(series_times: np.ndarray, horizon: int, usual: Frequency) -> np.ndarray:
-    """Return the times of the next rows of a series, (horizon,), by its own frequency.
-
-    ``usual``: the frequency of most series, for one whose rows are too few to tell its own
-    """
-    return frequency_beside(series_times, usual).after(series_times[-1], horizon)
-
-
 def finite_rows(
     panel: Panel, forecast: dict[str, ByHorizon]
 ) -> tuple[Panel, Bool[np.ndarray, " series"]]:
@@ -400,7 +391,7 @@ def forecast_frame(
     panel, finite = finite_rows(panel, forecast)
     forecast = {name: values[finite] for name, values in forecast.items()}
     factor = price_factor(panel)[:, None]
-    times = panel.of_times(lambda times: times_ahead(times, horizon, model.frequency))
+    times = panel.of_times(lambda times: next_times(times, horizon, model.frequency))
     names = np.repeat(np.array(panel.ids, object), horizon)
     frame = pd.DataFrame({"unique_id": names, "ds": np.concatenate(times)})
     for name, values in forecast.items():

@@ -22,7 +22,7 @@ from forecaster.errors import (
 from forecaster.forecasting.bands.drift import growth_of
 from forecaster.forecasting.methods import methods_of, rows_to_train
 from forecaster.forecasting.model import Model, check_model, join_models
-from forecaster.forecasting.predicting.forecast import forecast_frame, times_ahead
+from forecaster.forecasting.predicting.forecast import forecast_frame
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     FEWEST_PEERS,
@@ -32,6 +32,7 @@ from forecaster.series import (
     findings_of,
     missed_events,
     missing_ahead,
+    next_times,
     say_findings,
     show_time,
     spaced_otherwise,
@@ -122,7 +123,7 @@ def _check_known_ahead(model: Model, panel: Panel) -> None:
     assert panel.future is not None
     kinds = model.transform.covariates.future
     horizon, usual = model.config.horizon, model.frequency
-    times = panel.of_times(lambda times: times_ahead(times, horizon, usual))
+    times = panel.of_times(lambda times: next_times(times, horizon, usual))
     ahead = dict(zip(panel.ids, times, strict=True))
     panel.future.warn_of_unknown_kinds(kinds, ahead)
     if not kinds:

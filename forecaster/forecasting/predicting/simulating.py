@@ -21,12 +21,11 @@ from forecaster.forecasting.predicting.forecast import (
     finite_rows,
     latest_of,
     price_factor,
-    times_ahead,
 )
 from forecaster.forecasting.predicting.predicting import prepared
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.machine import free_memory
-from forecaster.series import Panel, findings_of, say_findings
+from forecaster.series import Panel, findings_of, next_times, say_findings
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
 _DOF = 10.0  # degrees of freedom of the copula: large errors come together
@@ -115,7 +114,7 @@ def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
     panel, finite = finite_rows(panel, {model.config.column: paths})
     paths = paths[finite] * price_factor(panel)[:, None, None]
-    times = np.stack(panel.of_times(lambda times: times_ahead(times, horizon, model.frequency)))
+    times = np.stack(panel.of_times(lambda times: next_times(times, horizon, model.frequency)))
     return Paths(panel, times, paths)
 
 

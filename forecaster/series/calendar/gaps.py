@@ -1,9 +1,10 @@
-"""Rows that are missing between regular times, filled so that seasons keep their length."""
+"""How far apart rows are, and rows that are missing, filled so that seasons keep their length."""
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.series.calendar.frequency import infer_frequency, spacing_of
+from forecaster.series.calendar.frequency import UNITS
+from forecaster.series.calendar.inferring import infer_frequency
 from forecaster.series.calendar.opening import open_numbers
 
 _DAY = 86_400  # seconds
@@ -59,10 +60,7 @@ def without_gaps(
     steps = np.arange(len(values))
     if season <= 1 or not spacing > 0 or len(values) < 2:
         return values, steps
-    if slots:
-        gaps = np.diff(open_numbers(times, int(spacing), slots)) * spacing
-    elif (gaps := np.diff(times)).dtype.kind == "m":
-        gaps = gaps.astype("timedelta64[ns]").astype(np.int64) / 1e9
+    gaps = np.diff(open_numbers(times, int(spacing), slots)) * spacing if slots else _gaps(times)
     missing = np.maximum(np.round(gaps / spacing), 1) - 1
     missing = np.where(missing > _MOST * season, missing % season, missing)
     if not 0 < missing.sum() <= _MOST_A_ROW * len(values) + _MOST_BESIDE:
@@ -84,3 +82,61 @@ def fill(values: Float[np.ndarray, " step"], season: int) -> None:
         seasonal = min(max(begin, season), end)  # first step with a season before it
         values[begin:seasonal] = values[begin - 1]
         values[seasonal:end] = np.resize(values[seasonal - season : seasonal], end - seasonal)
+
+
+_LATEST = 61  # rows that are compared; in fewer, too many gaps might be weekends and holidays
+_FEWEST = 3  # gaps that are needed to compare; one or two might be a weekend
+_ALIKE = 1.25  # gaps are alike up to this ratio; the lengths of months differ by a ninth
+_COMMON = 0.1  # share of gaps of the usual length that makes a series spaced as usual
+
+
+def spacing_of(times: Shaped[np.ndarray, " row"]) -> float:
+    """Return the median gap between a series' latest rows, in seconds, or in whole numbers.
+
+    Of an even number of gaps, it is the shorter of the two in the middle. NaN for less than two
+    rows.
+
+    ``times``: sorted and unique, dates or whole numbers.
+    """
+    gaps = _gaps(times[-_LATEST:])
+    return float(np.percentile(gaps, 50, method="lower")) if len(gaps) else float("nan")
+
+
+def spaced_otherwise(
+    times: Shaped[np.ndarray, " row"],
+    spacing: float,
+    others: str = "those that the model was fitted on",
+) -> str | None:
+    """Say in words how a series' spacing differs from that of other rows; None if it does not.
+
+    Weekends, nights and holidays make no difference where some gaps have the usual length.
+
+    - ``times``: the times of the series, sorted and unique
+    - ``spacing``: the usual gap of the others, as :func:`spacing_of` returns it; NaN: not known
+    - ``others``: what the other rows are, in words
+    """
+    gaps, now = _gaps(times[-_LATEST:]), spacing_of(times)
+    if len(gaps) < _FEWEST or not np.isfinite(spacing) or 1 / _ALIKE < now / spacing < _ALIKE:
+        return None
+    as_usual = (gaps > spacing / _ALIKE) & (gaps < spacing * _ALIKE)
+    if as_usual.mean() >= _COMMON:
+        return None
+    now, then = (in_words(one, dated=times.dtype.kind == "M") for one in (now, spacing))
+    return f"its rows are {now} apart, {others} {then}"
+
+
+def _gaps(times: Shaped[np.ndarray, " row"]) -> Float[np.ndarray, " gap"]:
+    """Return the gaps between rows, in seconds, or in whole numbers."""
+    gaps = np.diff(times)
+    if gaps.dtype.kind == "m":
+        return gaps.astype("timedelta64[ns]").astype(np.int64) / 1e9
+    return gaps.astype(float)
+
+
+def in_words(spacing: float, *, dated: bool = True) -> str:
+    """Return seconds as "7 days", "1 hour" or the like; ``dated``: False: a whole number."""
+    if not dated:
+        return f"{spacing:g}"
+    unit = next((unit for unit in UNITS if spacing >= unit), 1)
+    count = f"{spacing / unit:.3g}"
+    return f"{count} {UNITS[unit]}{'' if count == '1' else 's'}"

@@ -1,6 +1,7 @@
 """Intraday times in the sessions of an exchange, early closes included."""
 
 import dataclasses
+import itertools
 from typing import cast
 
 import numpy as np
@@ -13,12 +14,8 @@ _SEEN = 60  # latest days that are compared with the sessions of an exchange
 _LEAST_DAYS = 3
 _WITHIN = 0.99  # the least share of the times in the sessions
 _OPEN = 0.3  # the least share of the days whose first time is the usual first one
-_HOURS = 24  # of a day
-# Hours of the longest session, Vienna's eight and a half, whose UTC changes with summer time.
-_LONGEST = 12
+_LONGEST = 12 * 3600  # seconds, more than any session has
 _SECOND, _NEVER = 10**9, np.iinfo(np.int64).min  # nanoseconds; NaT
-_LATEST = 2200  # a year; later days ahead may exceed datetime64[ns]
-_AHEAD, _FARTHEST = 10, 10_000  # days ahead that are searched at first, and at most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,15 +47,6 @@ class Hours:
             times.append(day)
         return np.concatenate(times).astype("datetime64[ns]")
 
-    def after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
-        """Return the next ``count`` times; fewer where the calendar ends before."""
-        days, later = _AHEAD, np.empty(0, "datetime64[ns]")
-        while len(later) < count and days < _FARTHEST and last.year < _LATEST:
-            times = self.between(last - pd.Timedelta(days=1), last + pd.Timedelta(days=days))
-            later = times[times > last.to_datetime64()]
-            days *= 4
-        return later[:count]
-
 
 def infer_hours(index: pd.DatetimeIndex, step: int) -> Hours | None:
     """Find the exchange whose sessions some sorted intraday times keep to; None for no exchange.
@@ -70,30 +58,19 @@ def infer_hours(index: pd.DatetimeIndex, step: int) -> Hours | None:
     ``step``: seconds between two times.
     """
     days = index.normalize().unique()[-_SEEN:]
-    if len(days) < _LEAST_DAYS:
-        return None
     recent = index[index >= days[0]]
-    if not _may_keep_hours(recent):
+    # Most series of all hours fill more of a day than any session.
+    if len(days) < _LEAST_DAYS or step * (len(recent) / len(days) - 1) > _LONGEST:
         return None
-    found: list[tuple[float, Hours]] = []
-    for exchange in EXCHANGES:
-        for utc in (False, True):
-            if (hours := _hours_of(recent, exchange, step, utc=utc)) is not None:
-                found.append((_missed(recent, hours), hours))
-                if not found[-1][0]:  # no better one can follow
-                    return hours
-    return min(found, key=lambda pair: pair[0])[1] if found else None
-
-
-def _may_keep_hours(index: pd.DatetimeIndex) -> bool:
-    """Return whether any exchange's sessions are long enough to hold these times.
-
-    False for most series of all hours, at a hundredth of the time that asking each exchange takes.
-    """
-    hours = index.to_numpy().astype("datetime64[h]").astype(np.int64) % _HOURS
-    counts = np.tile(np.bincount(hours, minlength=_HOURS), 2)
-    windows = np.lib.stride_tricks.sliding_window_view(counts, _LONGEST)
-    return bool(windows.sum(1).max() >= _WITHIN * len(index))
+    missed: dict[Hours, int] = {}
+    for exchange, utc in itertools.product(EXCHANGES, (False, True)):
+        if (hours := _hours_of(recent, exchange, step, utc=utc)) is not None:
+            times = hours.between(recent[0], recent[-1])
+            sessions, seen = (np.unique(x.astype("datetime64[D]")) for x in (times, recent.values))
+            missed[hours] = len(np.setxor1d(sessions, seen))
+            if not missed[hours]:  # no better one can follow
+                return hours
+    return min(missed, key=lambda hours: missed[hours], default=None)
 
 
 def _hours_of(index: pd.DatetimeIndex, exchange: str, step: int, *, utc: bool) -> Hours | None:
@@ -112,10 +89,3 @@ def _hours_of(index: pd.DatetimeIndex, exchange: str, step: int, *, utc: bool) -
     hours = Hours(exchange, utc, step, first, last == length)
     expected = hours.between(index[0], index[-1])
     return hours if np.isin(index.to_numpy(), expected).mean() >= _WITHIN else None
-
-
-def _missed(index: pd.DatetimeIndex, hours: Hours) -> float:
-    """Return the days that have either a session or times, but not both, per day with times."""
-    seen = np.unique(index.to_numpy().astype("datetime64[D]"))
-    sessions = np.unique(hours.between(index[0], index[-1]).astype("datetime64[D]"))
-    return len(np.setxor1d(seen, sessions)) / max(1, len(seen))

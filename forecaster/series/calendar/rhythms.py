@@ -21,8 +21,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.series.calendar.frequency import infer_frequency
-from forecaster.series.calendar.rules import WEEKDAYS
+from forecaster.series.calendar.frequency import WEEKDAYS
+from forecaster.series.calendar.inferring import infer_frequency
 
 _YEAR = 365.2425  # days
 _HARMONICS = 4
@@ -231,42 +231,31 @@ def floating_days(
     return (np.asarray(days.month) == month) & (np.asarray(days.day_of_week) == weekday) & place
 
 
-def _of_days(name: str, week: int) -> Rhythm:
-    years = {"holidays": 1.0, "month": 0.5, "year": 2.0}
-    return Rhythm(
-        name, week, years, GROUPS, fewest=180, least=21, most=60, latest=30 * 365,
-        numbers=functools.partial(day_numbers, week=week),
-        special=_in_blocks(functools.partial(_days, week=week)),
-    )  # fmt: skip
+def _week_numbers(times: Shaped[np.ndarray, "..."], weekday: int) -> Int[np.ndarray, "..."]:
+    """Return the week whose last day is nearest: a row may be named by the day before or after."""
+    return (day_numbers(times) - weekday + 3 + _NEAR) // 7
 
 
-def _of_weeks(name: str, weekday: int) -> Rhythm:
-    sizes = {"holidays": len(_AROUND) * (2 + len(_OF_WEEKS) + len(_FLOATING_OF_WEEKS)), "month": 2}
-    return Rhythm(
-        f"W-{name}", 52, {"holidays": 3.0, "month": 3.0}, sizes, fewest=156, least=130, most=60,
-        latest=30 * 52,
-        # The week whose last day is nearest: a row may be named by the day before or after it.
-        numbers=lambda times: (day_numbers(times) - weekday + 3 + _NEAR) // 7,
-        special=_in_blocks(functools.partial(_weeks, weekday=weekday)),
-    )  # fmt: skip
-
-
+_YEARS = {"holidays": 1.0, "month": 0.5, "year": 2.0}
+_OF_EACH_WEEK = 2 + len(_OF_WEEKS) + len(_FLOATING_OF_WEEKS)  # with Easter and Pentecost
 _EACH = (
-    _of_days("D", 7),
-    _of_days("B", 5),
-    Rhythm(
-        "M", 12, {"trading days": 5.0, "holidays": 5.0},
-        {"trading days": 7, "holidays": len(_WINDOWS)}, fewest=60, least=36, most=200,
-        latest=1200, numbers=lambda times: times.astype("datetime64[M]").astype(np.int64),
-        special=_in_blocks(_months),
-    ),
-    Rhythm(
-        "h", 168, {"holidays": 1.0, "month": 0.5, "year": 2.0},
-        GROUPS | {"holidays": (1 + 2 * _WAVES) * GROUPS["holidays"]},
-        fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24,
-        numbers=lambda times: times.astype("datetime64[h]").astype(np.int64), special=_hours,
-    ),
-    *(_of_weeks(name, weekday) for weekday, name in enumerate(WEEKDAYS)),
+    *(Rhythm(name, week, _YEARS, GROUPS, fewest=180, least=21, most=60, latest=30 * 365,
+             numbers=functools.partial(day_numbers, week=week),
+             special=_in_blocks(functools.partial(_days, week=week)))
+      for name, week in (("D", 7), ("B", 5))),
+    Rhythm("M", 12, {"trading days": 5.0, "holidays": 5.0},
+           {"trading days": 7, "holidays": len(_WINDOWS)}, fewest=60, least=36, most=200,
+           latest=1200, numbers=lambda times: times.astype("datetime64[M]").astype(np.int64),
+           special=_in_blocks(_months)),
+    Rhythm("h", 168, _YEARS, GROUPS | {"holidays": (1 + 2 * _WAVES) * GROUPS["holidays"]},
+           fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24,
+           numbers=lambda times: times.astype("datetime64[h]").astype(np.int64), special=_hours),
+    *(Rhythm(f"W-{name}", 52, {"holidays": 3.0, "month": 3.0},
+             {"holidays": len(_AROUND) * _OF_EACH_WEEK, "month": 2},
+             fewest=156, least=130, most=60, latest=30 * 52,
+             numbers=functools.partial(_week_numbers, weekday=weekday),
+             special=_in_blocks(functools.partial(_weeks, weekday=weekday)))
+      for weekday, name in enumerate(WEEKDAYS)),
 )  # fmt: skip
 RHYTHMS: Mapping[str, Rhythm] = MappingProxyType({one.name: one for one in _EACH})
 """By name: hours, days, weekdays, months, and weeks by the day that they end on."""

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from forecaster.series.calendar.frequency import Frequency, infer_frequency
+from forecaster.series.calendar.frequency import Frequency
+from forecaster.series.calendar.inferring import infer_frequency
 from forecaster.series.calendar.opening import slots_a_day
 from forecaster.series.limits import LONGEST_SEASON
 

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
 from forecaster.errors import Kind, Skipped, UsageError, listed
-from forecaster.series.calendar.frequency import times_after_rows
+from forecaster.series.calendar.inferring import times_after_rows
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import (
     FEW_CHANGES,

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from forecaster.series.calendar.frequency import infer_frequency
-from forecaster.series.calendar.seasons import find_seasons, usual_seasons
+from forecaster.errors import DataError
+from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.calendar.times import show_time
 from forecaster.series.findings.finding import Finding, first
 from forecaster.series.findings.latest import of_dates
@@ -42,12 +42,13 @@ _GAP, _JUMP = 3.0, 20.0  # of the rows on both sides of a jump: between nearest 
 def findings_of(panel: Panel, *, forecasting: bool = False) -> list[Finding]:
     """Return what a user should know of a panel's series.
 
-    ``forecasting``: whether they are only forecast from; what matters to a fit is then left out
+    ``forecasting``: whether they are only forecast from; what matters to a fit is then left out.
+    Raises DataError where covariates have no number at any row of a fit.
     """
     of_values = panel.target == "y"
     dated = panel.of_times(functools.partial(of_dates, of_values=of_values))
-    found = [Finding(kind, name, said, rows) for name, its in zip(panel.ids, dated, strict=True)
-             for kind, said, rows in its]  # fmt: skip
+    found = [Finding(kind, name, said, 1) for name, its in zip(panel.ids, dated, strict=True)
+             for kind, said in its.items()]  # fmt: skip
     found += events(panel)
     if of_values:
         found += latest(panel, forecasting=forecasting)
@@ -76,19 +77,17 @@ def unmatched(panel: Panel) -> Iterator[Finding]:
     """Yield the series at whose past rows a covariate known ahead has no number.
 
     A list of events has numbers everywhere. Rows before the first or after the last number of a
-    covariate do not count. Where no covariate has any number, the kind is ``nowhere``.
+    covariate do not count. Raises DataError where no covariate has a number at any row.
     """
     future = panel.future
     if future is None or future.otherwise == 0:
         return
+    matched = False
     for name, own in panel.times_of_rows().items():
-        known = np.isfinite(future.at(name, own))
+        known, said = np.isfinite(future.at(name, own)), list[str]()
         times, values = future.rows_of(name)
-        alike = times.dtype.kind == own.dtype.kind
-        said: list[str] = []
         for column, has, numbers in zip(future.columns, known.T, values.T, strict=True):
-            its = times[np.isfinite(numbers)]
-            if not alike or not len(its):
+            if not len(its := times[np.isfinite(numbers)]):
                 continue
             inside = (own >= its[0]) & (own <= its[-1])
             lacking = inside & ~has
@@ -97,10 +96,18 @@ def unmatched(panel: Panel) -> Iterator[Finding]:
                 said.append(f"{column!r} at {share:.0%}, such as {time}")
         if said:
             yield Finding("unmatched", name, "; ".join(said))
-        if not known.any():
-            nearest = show_time(times[np.abs(times - own[0]).argmin()]) if alike else "none"
-            where = f"{name} has a row at {show_time(own[0])}, and the nearest time of the"
-            yield Finding("nowhere", name, f"{future.columns[0]!r}: {where} covariate is {nearest}")
+        matched |= bool(known.any())
+    if not matched:
+        name, own = next(iter(panel.times_of_rows().items()))
+        times, _ = future.rows_of(name)
+        nearest = show_time(times[np.abs(times - own[0]).argmin()])
+        raise DataError(
+            f"future covariates: no row of the series has a number of {future.columns[0]!r}: "
+            f"{name} has a row at {show_time(own[0])}, and the nearest time of the covariate is "
+            f"{nearest}. "
+            "A network learns from past rows: give the covariate at them too, at exactly the same "
+            "times, to the second (in pandas, round both columns: ds.dt.round('h'))"
+        )
 
 
 def events(panel: Panel) -> Iterator[Finding]:
@@ -137,29 +144,25 @@ def latest(panel: Panel, *, forecasting: bool = True) -> Iterator[Finding]:
     from forecaster.series.combination.counts import are_counts
     from forecaster.series.combination.nature import dip_of
 
-    seasons = panel.of_times(_seasons)
-    for name, (values, times), known in zip(panel.ids, panel.rows(), seasons, strict=True):
+    for name, (values, times) in zip(panel.ids, panel.rows(), strict=True):
         if not len(values) or (values == 0).mean() > 0.5 or are_counts(values):
             continue
         if len(values) > _FEWEST:
-            yield from _latest(name, values, times, known)
+            yield from _latest(name, values, times)
         if forecasting:
             continue
-        rows = dip_of(values, find_seasons(values) if known is None else known)
-        if rows is not None:
+        if (rows := dip_of(values, seasons_of(times, values))) is not None:
             said = f"{show_time(times[rows[0]])} to {show_time(times[rows[-1]])}"
             yield Finding("dip", name, said, len(rows))
 
 
-def _latest(
-    name: str, values: Rows, times: Shaped[np.ndarray, " row"], seasons: tuple[int, ...] | None
-) -> Iterator[Finding]:
+def _latest(name: str, values: Rows, times: Shaped[np.ndarray, " row"]) -> Iterator[Finding]:
     """Yield what is found in the latest rows of a series, see :func:`latest`."""
     ending = len(values) - 1 - int(np.flatnonzero(values)[-1])
     if ending > 1:
         if (values[:-ending] > 0).all():
             yield Finding("zeros", name, f"{ending} since {show_time(times[-ending])}", ending)
-    elif (expected := _expected_if_far(values, seasons)) is not None:
+    elif (expected := _expected_if_far(values, seasons_of(times, values))) is not None:
         value = f"{_number(values[-1])}, expected about {_number(expected)}"
         yield Finding("far", name, f"{show_time(times[-1])}: {value}", 1)
     elif (row := _jumped_at(values)) is not None:
@@ -167,12 +170,6 @@ def _latest(
         times_ = f"{_number(ratio)} times" if ratio >= 1 else f"1/{_number(1 / ratio)}"
         said = f"since {show_time(times[row])} about {times_} of before"
         yield Finding("resized", name, said, len(values) - row)
-
-
-def _seasons(times: np.ndarray) -> tuple[int, ...] | None:
-    """Return the steps of the usual seasons at some times; None where only values can tell."""
-    frequency = infer_frequency(times)
-    return None if frequency.alias == "step" else usual_seasons(frequency)
 
 
 def _jumped_at(values: Rows) -> int | None:
@@ -195,20 +192,17 @@ def _jumped_at(values: Rows) -> int | None:
     return row if gap[row - 1] > np.log(_GAP) and jump > np.log(_JUMP) else None
 
 
-def _expected_if_far(values: Rows, seasons: tuple[int, ...] | None) -> float | None:
+def _expected_if_far(values: Rows, seasons: tuple[int, ...]) -> float | None:
     """Return what was expected in place of the latest value if it is far from that; else None.
 
     It is expected as the simple forecast says whose errors one step ahead were smallest before. It
     is far if the error is many deviations of those before, and clearly larger than any of them.
-
-    ``seasons``: None: to be found from the values
     """
     logarithmic = bool((values > 0).all())
     z = np.log(values) if logarithmic else values
     least = _LEAST_DEVIATION * (1.0 if logarithmic else float(np.median(np.abs(z[:-1]))))
     with np.errstate(over="ignore", invalid="ignore"):  # of numbers near the largest
-        ways = _errors(z, find_seasons(z[:-1]) if seasons is None else seasons)
-        errors = min(ways, key=lambda errors: float(np.abs(errors[:-1]).mean()))
+        errors = min(_errors(z, seasons), key=lambda errors: float(np.abs(errors[:-1]).mean()))
         before, latest = np.abs(errors[:-1]), abs(float(errors[-1]))
         deviation = max(float(before.mean()) * np.sqrt(np.pi / 2), least)  # as of a normal
         if not (latest > _FAR * deviation and latest > _BEYOND * before.max()):

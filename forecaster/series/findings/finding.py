@@ -4,26 +4,19 @@ import dataclasses
 import warnings
 from collections.abc import Iterable, Sequence
 
-from forecaster.errors import DataError, ForecasterWarning, printable
+from forecaster.errors import ForecasterWarning, printable
 
 _GROUPS, _NAMED = 3, 8  # in a sentence: series of which the same is said, and how many of them
-_RECIPE = {"hour": "h", "day": "D", "week": "7D", "month": "MS"}  # how pandas names them
 _WORDS = {
-    f"missing_{unit}s": (
-        f"most {unit}s between the rows of {{some}} are missing",
-        f"So each step ahead is a row, not the next {unit}, and dates of forecasts are guesses. If "
-        "no row means zero, fill them first, in pandas: wide = frame.pivot_table(index='ds', "
-        f"columns='unique_id', values='y', aggfunc='sum').resample('{alias}').sum(min_count=1); "
-        "filled = wide.fillna(0).where(wide.ffill().notna())",
-    )
-    for unit, alias in _RECIPE.items()
-} | {
     "irregular": (
-        "the dates of {some} follow no rule that nine of ten rows keep",
-        "So each step ahead is a row, and the dates of forecasts are guesses",
+        "the rows of {some} come at no regular times",
+        "So each step ahead is a row, and the dates of forecasts are guesses. If no row means "
+        "zero, add them up by hours (h), days (D), weeks (7D) or months (MS) first, in pandas: "
+        "wide = frame.pivot_table(index='ds', columns='unique_id', values='y', aggfunc='sum')"
+        ".resample('D').sum(min_count=1); filled = wide.fillna(0).where(wide.ffill().notna())",
     ),
     "odd": (
-        "the latest row of {some} is on another day than the rows before",
+        "the latest row of {some} is at another time than the rows before",
         "Forecasts go on by the rule of the others. If the row is of a period that is not over, "
         "leave it out",
     ),
@@ -72,7 +65,7 @@ _WORDS = {
         "They are learned from as they are; leave these cells empty if the numbers are not known",
     ),
     "unconfirmed": ("{count} series jumped at the latest row, which may be an error", ""),
-}  # fmt: skip
+}
 # Of stored series, which a command names itself.
 _STORED = {
     "retired": ("{count} series {are} retired and not forecast", ""),
@@ -127,17 +120,7 @@ class Finding:
 
 
 def say_findings(found: Sequence[Finding], count: int) -> None:
-    """Warn once of each kind of finding; ``count``: the number of all series.
-
-    Raises DataError where covariates have no number at any row of any series.
-    """
-    nowhere = [one for one in found if one.kind == "nowhere"]
-    if nowhere and len(nowhere) == count:
-        raise DataError(
-            f"future covariates: no row of the series has a number of {nowhere[0].said}. "
-            "A network learns from past rows: give the covariate at them too, at exactly the same "
-            "times, to the second (in pandas, round both columns: ds.dt.round('h'))"
-        )
+    """Warn once of each kind of finding; ``count``: the number of all series."""
     for sentence in findings_in_words([one for one in found if not one.of_stored], count).values():
         # From here, so that a fit and the forecasts after it say it once.
         warnings.warn(sentence, ForecasterWarning, stacklevel=1)

@@ -11,20 +11,15 @@ import pandas as pd
 from jaxtyping import Shaped
 
 from forecaster.series.calendar.exchanges import exchange_of, last_closed
-from forecaster.series.calendar.frequency import (
-    Frequency,
-    infer_frequency,
-    odd_rows,
-    usual_spacing,
-)
+from forecaster.series.calendar.frequency import Frequency
+from forecaster.series.calendar.gaps import in_words, spacing_of
+from forecaster.series.calendar.inferring import infer_frequency, next_times, odd_rows
 from forecaster.series.calendar.times import Date, end_of_day, show_time
 from forecaster.series.findings.finding import Finding
 from forecaster.series.panel.panel import Panel
 
-_FEW_ODD = 0.1  # share of rows that may be on other days than their rule says
-# Names of frequencies without the B of business days, also those of older versions of pandas.
-_ENDS = ("ME", "M", "QE", "Q", "YE", "A", "SME", "WOM", "LWOM", "months", "W")
-_BEGINS = ("MS", "QS", "YS", "AS")
+_FEW_ODD = 0.1  # share of rows that may be at other times than their frequency says
+_BEGINS = ("MS", "QS", "YS", "BMS", "BQS", "BYS")  # aliases of first days of periods
 _SHORTEST = pd.Timedelta(days=6)  # between rows of periods
 _FIRST_DAYS = 3  # the first weekday of a month is one of these
 
@@ -33,56 +28,22 @@ _UNKNOWN = 2
 _NEW_YORK = "America/New_York"
 
 
-def of_dates(times: Shaped[np.ndarray, " row"], *, of_values: bool) -> list[tuple[str, str, int]]:
-    """Return what is to be said of the times of a series: kinds, words, and numbers of rows.
+def of_dates(times: Shaped[np.ndarray, " row"], *, of_values: bool) -> dict[str, str]:
+    """Return what is to be said of the times of a series, by the kind of finding.
 
     - ``times``: sorted and unique
-    - ``of_values``: whether the series is of values, not of prices: it then may also lack most of
-      its dates, as sales on days with sales, or end with a period that is not over
+    - ``of_values``: whether the series is of values, not of prices: it then may also end with a
+      period that is not over
     """
-    found: list[tuple[str, str, int]] = []
-    odd = odd_rows(times)
-    lacking = missing_dates(times) if of_values or odd.any() else None
-    if lacking is None and odd.any() and odd.mean() > _FEW_ODD:
-        found.append(("irregular", "", 1))
-    elif lacking is None and odd.any() and odd[-1]:
-        after = infer_frequency(times).after(times[-1], 1)[0]
-        found.append(("odd", f"{show_time(times[-1])}; next {show_time(after)}", 1))
-    if of_values and lacking is not None:
-        unit, rows, span = lacking
-        found.append((f"missing_{unit}s", f"{rows:,} rows in {span:,} {unit}s", rows))
+    odd, found = odd_rows(times), dict[str, str]()
+    if odd.sum() > _FEW_ODD * len(odd):
+        usual = in_words(spacing_of(times))
+        found["irregular"] = f"{1 - odd.mean():.0%} of its rows fit steps of {usual}"
+    elif odd[-1:].any():
+        found["odd"] = f"{show_time(times[-1])}; next {show_time(next_times(times, 1)[0])}"
     if of_values and (until := running(times)) is not None:
-        found.append(("running", until, 1))
+        found["running"] = until
     return found
-
-
-def missing_dates(times: Shaped[np.ndarray, " row"]) -> tuple[str, int, int] | None:
-    """Return the unit of dates of which there are rows for less than half, the rows, and the span.
-
-    None where there are more, and where half of the gaps or more are alike, as between weeks or
-    quarters, whatever else there might be between them; for minutes, few rows, and rows on some
-    days of the week, too.
-
-    ``times``: sorted and unique
-    """
-    days = times.astype("datetime64[D]") if times.dtype.kind == "M" else times[:0]
-    if len(days) < 7 or usual_spacing(times) is not None:
-        return None
-    if (days != times).any():
-        hours = times.astype("datetime64[h]")
-        span = int((hours[-1] - hours[0]).astype(int)) + 1
-        sparse = (hours == times).all() and 2 * len(hours) < span
-        return ("hour", len(hours), span) if sparse else None
-    if infer_frequency(times).open:
-        return None
-    index, whole = pd.DatetimeIndex(days), int((days[-1] - days[0]).astype(int))
-    if (index.day == index[0].day).all() or index.is_month_end.all():
-        unit, span = "month", int(np.diff(days[[0, -1]].astype("datetime64[M]"))[0].astype(int)) + 1
-    elif not (np.diff(days).astype(int) % 7).any():
-        unit, span = "week", whole // 7 + 1
-    else:
-        unit, span = "day", whole + 1
-    return (unit, len(days), span) if 2 * len(days) < span else None
 
 
 def running(times: Shaped[np.ndarray, " row"]) -> str | None:
@@ -99,9 +60,8 @@ def running(times: Shaped[np.ndarray, " row"]) -> str | None:
     if before > now or last - before < _SHORTEST or now - last > 2 * (last - before):
         return None
     frequency = infer_frequency(times)
-    kind = frequency.base[1].removeprefix("B")
+    until, kind = last.normalize(), frequency.base[1]
     first_days = kind == "months" and (pd.DatetimeIndex(times).day <= _FIRST_DAYS).all()
-    until = last.normalize() if kind in _ENDS else now
     if frequency.alias == "W-MON" or kind in _BEGINS or first_days:
         until = pd.Timestamp(frequency.after(last, 1)[0]).normalize()
         until = until if kind == "W" else until.replace(day=1)

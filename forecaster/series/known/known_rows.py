@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.series.calendar.frequency import times_after_rows
+from forecaster.series.calendar.inferring import times_after_rows
 from forecaster.series.calendar.rhythms import RHYTHMS
 from forecaster.series.causal import Ahead
 from forecaster.series.combination.nature import Nature

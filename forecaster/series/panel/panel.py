@@ -21,7 +21,8 @@ from forecaster.errors import (
     listed,
     near,
 )
-from forecaster.series.calendar.frequency import Frequency, common_frequency, in_words
+from forecaster.series.calendar.frequency import Frequency, in_words
+from forecaster.series.calendar.inferring import common_frequency
 from forecaster.series.calendar.times import (
     Date,
     Time,

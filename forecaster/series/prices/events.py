@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
-from forecaster.series.calendar.frequency import times_after_rows
+from forecaster.series.calendar.inferring import times_after_rows
 from forecaster.series.causal import Rows, change_features, shift
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
