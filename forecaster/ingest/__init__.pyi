@@ -9,10 +9,10 @@ from .refreshing import ingested as ingested
 from .refreshing import refuse_alike as refuse_alike
 from .review.adjustments import Proposal as Proposal
 from .review.adjustments import proposals as proposals
+from .review.adjustments import proposed as proposed
+from .review.adjustments import proposed_of as proposed_of
 from .review.correcting import adjust as adjust
 from .review.correcting import adjust_by as adjust_by
-from .review.correcting import proposed as proposed
-from .review.correcting import proposed_of as proposed_of
 from .review.correcting import rename_ticker as rename_ticker
 from .review.correcting import retire as retire
 from .review.quality import WRONG as WRONG

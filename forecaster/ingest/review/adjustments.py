@@ -4,14 +4,20 @@ Both look like a jump, and make bands wider as long as the jump is remembered. T
 proposal: :mod:`forecaster.ingest.review.correcting` applies it on request.
 """
 
+import contextlib
 import warnings
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from forecaster.errors import NoSeries
+from forecaster.ingest.review.review import in_parts
+from forecaster.ingest.store.store import Store
 from forecaster.series import Panel, show_time
 
+DISMISSED = 1.0
+"""The factor that is kept for a jump that is not to be adjusted."""
 LATEST = 60
 """Number of latest sessions in which adjustments are looked for; bands forget earlier ones."""
 _ROWS_SEEN = 2 * LATEST  # the latest rows that are looked at; earlier ones show usual moves
@@ -39,6 +45,28 @@ class Proposal(NamedTuple):
     factor: float
     why: str
     split: bool
+
+
+def proposed(store: Store) -> dict[str, Proposal]:
+    """Return the adjustment that the stored prices of each series call for, if any, by series."""
+    found: dict[str, Proposal] = {}
+    for names in in_parts(store.ids):  # all rows of all series may not fit into memory
+        series, _ = store.read_arrays(names)
+        dated = {name: each for name, each in series.items() if each.times.dtype.kind == "M"}
+        with contextlib.suppress(NoSeries):
+            found |= proposed_of(store, Panel.from_arrays(dated))
+    return found
+
+
+def proposed_of(store: Store, panel: Panel) -> dict[str, Proposal]:
+    """Return the proposals for some of a store's series, without those that were dismissed."""
+
+    def is_dismissed(name: str, time: str) -> bool:
+        kept = store.corrections_of(name).adjustments
+        return any((one.time, one.factor) == (time, DISMISSED) for one in kept)
+
+    found = proposals(panel).items()
+    return {name: one for name, one in found if not is_dismissed(name, one.time)}
 
 
 def proposals(panel: Panel) -> dict[str, Proposal]:

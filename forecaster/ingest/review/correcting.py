@@ -1,6 +1,5 @@
 """Correct a store as a user says: adjust rows, rename a ticker, expect no more rows of it."""
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -8,40 +7,16 @@ from datetime import date
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import NoSeries, UsageError, listed, near, spelled, spellings
+from forecaster.errors import UsageError, listed, near, spelled, spellings
 from forecaster.files import Home
-from forecaster.ingest.review.adjustments import Proposal, proposals
-from forecaster.ingest.review.review import in_parts, review
+from forecaster.ingest.review.adjustments import DISMISSED, Proposal, proposed
+from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.renamed import SAME, first_time, joined_in_time, log_ratios
 from forecaster.ingest.store.corrections import Adjustment, Corrections, Time
 from forecaster.ingest.store.export import find_store
 from forecaster.ingest.store.series_file import encode
 from forecaster.ingest.store.store import Store
-from forecaster.series import Panel, show_time
-
-_NONE = 1.0  # the factor that is kept for a jump that does not come from a split
-
-
-def proposed(store: Store) -> dict[str, Proposal]:
-    """Return the adjustment that the stored prices of each series call for, if any, by series."""
-    found: dict[str, Proposal] = {}
-    for names in in_parts(store.ids):  # all rows of all series may not fit into memory
-        series, _ = store.read_arrays(names)
-        dated = {name: each for name, each in series.items() if each.times.dtype.kind == "M"}
-        with contextlib.suppress(NoSeries):
-            found |= proposed_of(store, Panel.from_arrays(dated))
-    return found
-
-
-def proposed_of(store: Store, panel: Panel) -> dict[str, Proposal]:
-    """Return the proposals for some of a store's series, without those that were dismissed."""
-
-    def is_dismissed(name: str, time: str) -> bool:
-        kept = store.corrections_of(name).adjustments
-        return any((one.time, one.factor) == (time, _NONE) for one in kept)
-
-    found = proposals(panel).items()
-    return {name: one for name, one in found if not is_dismissed(name, one.time)}
+from forecaster.series import show_time
 
 
 def adjust(
@@ -105,7 +80,7 @@ def adjust_by(
     Raises UsageError for a series that is not stored, and for a factor that is not above 0 or is 1.
     It also raises it if prices did not move by about this factor on that day, as with a wrong date.
     """
-    if not (np.isfinite(factor) and factor > 0 and factor != _NONE):
+    if not (np.isfinite(factor) and factor > 0 and factor != DISMISSED):
         raise UsageError(f"factor: expected a number above 0 other than 1; got {factor:g}")
     store = find_store(home, source)
     with store.locked(on_wait):
@@ -128,11 +103,11 @@ def _adjust(store: Store, name: str, proposal: Proposal, *, dismiss: bool = Fals
     """Add an adjustment to those of a series, in place of its dismissal. The store is locked."""
     time, factor, _, split = proposal
     its = store.corrections_of(name)
-    one = Adjustment(time, _NONE if dismiss else factor, split)
+    one = Adjustment(time, DISMISSED if dismiss else factor, split)
     if not dismiss:
         times = store.read_delivered(name)["ds"].to_numpy()
         one = one.of(times, one.before(times))
-    earlier = (each for each in its.adjustments if (each.time, each.factor) != (time, _NONE))
+    earlier = (each for each in its.adjustments if (each.time, each.factor) != (time, DISMISSED))
     store.correct(name, dataclasses.replace(its, adjustments=(*earlier, one)))
 
 
