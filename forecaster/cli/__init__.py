@@ -16,6 +16,7 @@ from forecaster.cli.adjust import adjust
 from forecaster.cli.benchmark import benchmark
 from forecaster.cli.daily import daily
 from forecaster.cli.evaluate import evaluate, report
+from forecaster.cli.explain import explain
 from forecaster.cli.fit import fit
 from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
@@ -93,6 +94,7 @@ def main() -> None:
     \b
     forecaster fit --tickers sp500.txt      train on Yahoo's daily prices
     forecaster predict AAPL                 price forecasts with bands
+    forecaster explain AAPL                 why a band is as wide, and what changed
     forecaster daily daily.toml             update, forecast, score and raise alarms, for cron
     forecaster scorecard                    how good the past forecasts of `predict` were
     forecaster runs                         saved runs; compare, rename, remove them
@@ -113,7 +115,7 @@ def main() -> None:
 
 
 for command in (
-    ingest, fit, predict, daily, scorecard, runs, evaluate, report, status, tickers, adjust, prune,
-    export, benchmark,
+    ingest, fit, predict, explain, daily, scorecard, runs, evaluate, report, status, tickers,
+    adjust, prune, export, benchmark,
 ):  # fmt: skip
     main.add_command(command)

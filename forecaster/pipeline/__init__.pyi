@@ -5,6 +5,10 @@ from .budget import parse_memory as parse_memory
 from .estimator import Forecaster as Forecaster
 from .evaluating import evaluate_from_home as evaluate_from_home
 from .evaluating import resume_evaluation as resume_evaluation
+from .explain_run import Explained as Explained
+from .explain_run import explain as explain
+from .explain_run import explain_from_home as explain_from_home
+from .explain_run import explain_prediction as explain_prediction
 from .fit_run import SavedFit as SavedFit
 from .fit_run import fit_to_home as fit_to_home
 from .fit_run import resume_fit as resume_fit

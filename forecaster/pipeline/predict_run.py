@@ -230,7 +230,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     if not ids:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
     panel, stored = forecasting_panel(asked.store, model, ids, asked.end)
-    panel = _with_covariates(asked, panel, model)
+    panel = with_covariates(panel, model, asked.covariates, asked.home, asked.run.folder)
     whole, usable = prepared(model, panel)  # with networks of new series
     late = list[Finding]()
     if asked.run.source != "simulated":  # which lacks sessions at random
@@ -330,15 +330,17 @@ def _latest(panels: Sequence[Panel], most: int) -> Panel:
     return dataclasses.replace(Panel.from_arrays(rows, skipped), frequency=panels[0].frequency)
 
 
-def _with_covariates(asked: _Asked, panel: Panel, model: Model) -> Panel:
-    """Add the model's covariates to a panel, from the files asked for or else those of the fit.
+def with_covariates(
+    panel: Panel, model: Model, files: CovariateFiles, home: Home, folder: Path
+) -> Panel:
+    """Add the model's covariates to a panel, from these files or else from those of the fit.
 
     Files of the fit are read as they were then; other files as they say, or else in the same way.
 
     Raises UsageError for a file that the model has no use for, and where a run that is not under
     the home would have to open a file by itself.
     """
-    known, files = model.transform.covariates, asked.covariates
+    known = model.transform.covariates
     has = {"future": bool(known.future), "static": bool(known.numbers or known.words)}
     then = Reading(**model.provenance.get("reading") or {})
     for kind, needed in has.items():
@@ -353,12 +355,12 @@ def _with_covariates(asked: _Asked, panel: Panel, model: Model) -> Panel:
             reading = then if files.reading == Reading() else files.reading
             panel = CovariateFiles(**{kind: path}, reading=reading).added_to(panel)
         elif needed and (path := model.provenance.get(kind)) is not None:
-            if not asked.home.holds(asked.run.folder):
+            if not home.holds(folder):
                 raise UsageError(
-                    f"{printable(path, lines=False)}: not opened: the run {asked.run.folder} names "
+                    f"{printable(path, lines=False)}: not opened: the run {folder} names "
                     f"this file of {kind} covariates, but may be another's. Name the file yourself "
                     f"(`predict --{kind} FILE`) or, if the run is yours, move it to "
-                    f"{asked.home.models}"
+                    f"{home.models}"
                 )
             panel = CovariateFiles(**{kind: path}, reading=then).added_to(panel)
     return panel

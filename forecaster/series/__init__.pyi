@@ -15,6 +15,7 @@ from .calendar.inferring import infer_frequency as infer_frequency
 from .calendar.inferring import most_common as most_common
 from .calendar.inferring import next_times as next_times
 from .calendar.inferring import tells_frequency as tells_frequency
+from .calendar.inferring import times_after_rows as times_after_rows
 from .calendar.seasons import default_season as default_season
 from .calendar.seasons import find_seasons as find_seasons
 from .calendar.seasons import seasons_of as seasons_of
@@ -30,6 +31,14 @@ from .calendar.times import repeated_at as repeated_at
 from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
 from .calendar.times import split_offset as split_offset
+from .causal import lagged as lagged
+from .causal import latest_mean as latest_mean
+from .causal import shift as shift
+from .combination.blend import blended as blended
+from .combination.blend import component_forecasts as component_forecasts
+from .combination.blend import level_of as level_of
+from .combination.counts import count_forecasts as count_forecasts
+from .combination.learning import with_blends as with_blends
 from .combination.nature import Nature as Nature
 from .features.choosing import choose_transform as choose_transform
 from .features.choosing import read_transform as read_transform
@@ -43,6 +52,7 @@ from .findings.finding import findings_in_words as findings_in_words
 from .findings.finding import say_findings as say_findings
 from .findings.latest import Ends as Ends
 from .findings.latest import find_late as find_late
+from .known.known_rows import KnownRows as KnownRows
 from .limits import CLASSICAL as CLASSICAL
 from .limits import LONGEST_SEASON as LONGEST_SEASON
 from .limits import MOST_SEASONS as MOST_SEASONS
@@ -66,9 +76,13 @@ from .panel.stacking import union_of as union_of
 from .prices.common_volatility import FEWEST_PEERS as FEWEST_PEERS
 from .prices.common_volatility import CommonVolatility as CommonVolatility
 from .prices.common_volatility import ScaleWeights as ScaleWeights
+from .prices.common_volatility import groups_of as groups_of
 from .prices.common_volatility import latest_times as latest_times
 from .prices.common_volatility import peers_at as peers_at
+from .prices.common_volatility import standardised as standardised
+from .prices.common_volatility import volatility_terms as volatility_terms
 from .prices.common_volatility import with_peers as with_peers
+from .prices.events import event_volatility as event_volatility
 from .prices.learning import by_fisher_scoring as by_fisher_scoring
 from .prices.market import behind_market as behind_market
 from .prices.market import check_market as check_market

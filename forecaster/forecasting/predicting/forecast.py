@@ -19,7 +19,7 @@ The file reads from top to bottom: each function uses only those above it. Steps
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -271,7 +271,23 @@ def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) 
     prior = np.where(networked[:, None], model.widths.networks, model.widths.without)
     spread = spread_at_origins(scores, prior)
     origins, made = origins[:, -count:], made.at(slice(-count, None))
-    tailed = ~networked & ~transformed.counted  # distributions of counts have no heavy tails
+    calibrated = calibrated_at(model, transformed, origins, made, spread[:, -count:])
+    return Latest(origins, made, calibrated, scores, spread)
+
+
+def calibrated_at(
+    model: Model,
+    transformed: Transformed,
+    origins: Origins,
+    made: Distribution,
+    spread: ByHorizon,
+) -> Calibrated:
+    """Return how the distributions ``made`` at some origins are calibrated.
+
+    ``model``: of the series of ``transformed``; ``spread``: of past scores, as known at the origins
+    """
+    # Distributions of counts have no heavy tails.
+    tailed = ~model.networks.networked & ~transformed.counted
     reach = np.full((2, *made.shape), np.nan)
     if tailed.any():
         # A score from calm times stands for a much larger error now, perhaps for one never seen.
@@ -280,8 +296,7 @@ def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) 
             far = at_origins(transformed.largest_errors(), origins) / unit
             far[unit == 0] = np.nan  # what is sure has no score
             reach = np.stack([made.scores(-far), made.scores(far)])
-    calibrated = Calibrated(spread[:, -count:], reach, model.widths.tails, tailed)
-    return Latest(origins, made, calibrated, scores, spread)
+    return Calibrated(spread, reach, model.widths.tails, tailed)
 
 
 def forecast_latest(
@@ -372,21 +387,27 @@ def finite_rows(
     return panel.only([name for name in panel.ids if name not in wrong]), finite
 
 
+def in_parts(model: Model, panel: Panel) -> Iterator[tuple[Panel, Transformed]]:
+    """Yield parts of a panel, few enough series to be forecast at the same time, transformed."""
+    steps = int(panel.mask.sum(1).max())
+    # The combination computes series that are alike together: parts would change their last bits.
+    whole = model.transform.name == "combined"
+    count = 1 if whole else -(-len(panel.ids) * steps // _STEPS_AT_ONCE)
+    for names in np.array_split(np.array(panel.ids, object), min(count, len(panel.ids))):
+        some = panel if count == 1 else panel.only(names.tolist())
+        yield some, model.transform.apply(some, model.config.horizon, steps)
+
+
 def forecast_frame(
     model: Model, panel: Panel, level: Sequence[float], quantiles: Sequence[float]
 ) -> pd.DataFrame:
     """Return the frame of :func:`predict` from what :func:`prepared` returns."""
     level, quantiles = check_levels(level), check_quantiles(quantiles)
     horizon = model.config.horizon
-    steps = int(panel.mask.sum(1).max())
-    parts: list[dict[str, ByHorizon]] = []
-    # The combination computes series that are alike together: parts would change their last bits.
-    whole = model.transform.name == "combined"
-    count = 1 if whole else -(-len(panel.ids) * steps // _STEPS_AT_ONCE)
-    for names in np.array_split(np.array(panel.ids, object), min(count, len(panel.ids))):
-        some = panel if count == 1 else panel.only(names.tolist())
-        transformed = model.transform.apply(some, horizon, steps)
-        parts.append(forecast_latest(model, some, transformed, 1, level, quantiles))
+    parts = [
+        forecast_latest(model, some, transformed, 1, level, quantiles)
+        for some, transformed in in_parts(model, panel)
+    ]
     forecast = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     panel, finite = finite_rows(panel, forecast)
     forecast = {name: values[finite] for name, values in forecast.items()}

@@ -31,7 +31,7 @@ def combine(
     rows: Sequence[Row], known: Sequence[Nature], horizon: int
 ) -> Iterator[tuple[Ahead, Ahead]]:
     """Yield the blend of each series at each step, and the usual size of its errors."""
-    for number, made in forecasts_of(rows, known, horizon, [0] * len(rows)):
+    for number, made in component_forecasts(rows, known, horizon, [0] * len(rows)):
         one = known[number]
         assert one.blend is not None
         both = blended(rows[number], made, one.seasons, horizon, one.blend)
@@ -39,7 +39,7 @@ def combine(
         yield both
 
 
-def forecasts_of(
+def component_forecasts(
     rows: Sequence[Row], known: Sequence[Nature], horizon: int, since: Sequence[int]
 ) -> Iterator[tuple[int, list[Ahead]]]:
     """Yield the forecasts of each series' components at each step, with the number of the series.

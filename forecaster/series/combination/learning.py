@@ -15,7 +15,12 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster.classical import Pool, count_of_features
 from forecaster.series.causal import Ahead, Steps
-from forecaster.series.combination.blend import closed_ahead, combine, forecasts_of, level_of
+from forecaster.series.combination.blend import (
+    closed_ahead,
+    combine,
+    component_forecasts,
+    level_of,
+)
 from forecaster.series.combination.components import (
     Blend,
     Combination,
@@ -215,9 +220,10 @@ def judged(
     how many of their rows were held back.
     """
     learned = [one.components.learned for one in known]
+    since = [max(count - 1, 0) for count in learned]
     errors = {
         number: held_back_errors(rows[number], made, known[number].seasons, learned[number])
-        for number, made in forecasts_of(rows, known, horizon, [max(n - 1, 0) for n in learned])
+        for number, made in component_forecasts(rows, known, horizon, since)
     }
     sizes = Sizes.of(rows, [one.seasons for one in known])
     held = [

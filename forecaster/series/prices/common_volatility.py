@@ -136,6 +136,17 @@ def standardised(values: np.ndarray, centre: Any, spread: Any) -> np.ndarray:
     return np.nan_to_num(np.clip((values - centre) / spread, -_FAR, _FAR), nan=0.0)
 
 
+def groups_of(indices: int) -> list[tuple[str, bool]]:
+    """Return for each term what it is about, and whether it is relative to own volatility.
+
+    ``indices``: the number of declared indices
+    """
+    own = [("own volatility", False)] * 6 + [("falls", False)]
+    own += [("volume", False)] * 2 + [("reports", False)] * 2
+    state = [("market", True)] * 3 + [("falls", False)]
+    return own + state + [*state, ("market", False)] * indices
+
+
 class State(NamedTuple):
     """The state of the market, day by day.
 

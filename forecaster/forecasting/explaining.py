@@ -1,0 +1,654 @@
+"""Explain forecasts: the factors of a band, the terms of a median, and what changed between dates.
+
+The width of a band of prices, the logarithm of its upper bound over its lower one, is a product of
+named factors, and the logarithm of the median over the latest price a sum. Of other series the
+width is a product, and the median a sum in their own units. Every number is one that the forecast
+itself was made of: nothing is stored, and another date is explained by forecasting from it.
+"""
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from forecaster.errors import ForecasterWarning
+from forecaster.forecasting.bands.calibration import Calibrated, normal_scores_of
+from forecaster.forecasting.bands.distribution import Distribution
+from forecaster.forecasting.model import Model
+from forecaster.forecasting.predicting.forecast import (
+    Origins,
+    at_origins,
+    calibrated_at,
+    distributions,
+    in_parts,
+    latest_of,
+    price_factor,
+)
+from forecaster.forecasting.predicting.predicting import prepared
+from forecaster.series import (
+    Histories,
+    KnownRows,
+    Nature,
+    Panel,
+    Transformed,
+    blended,
+    component_forecasts,
+    count_forecasts,
+    event_volatility,
+    groups_of,
+    lagged,
+    latest_mean,
+    level_of,
+    next_times,
+    shift,
+    show_time,
+    standardised,
+    times_after_rows,
+    volatility_terms,
+    with_blends,
+)
+
+Parts: TypeAlias = dict[str, Float[np.ndarray, "series origin horizon"]]
+
+BAND, MEDIAN, FORECAST, COMPONENT = "band", "median", "forecast", "component"
+TOTAL, NEW_FIT = "total", "new fit"
+_SPOKEN = {"market": "the market", "networks": "its networks", "falls": "recent falls"}
+KEYS = ["unique_id", "step", "of", "factor"]
+_ROWS, _EVERY = 252, 4  # the latest rows that say what is usual, and how many apart
+_YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
+_SMALL, _LARGE = 0.005, 0.05  # changes of logarithms that are worth a word
+_SHOWN = 3  # series that are shown in a notebook
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What forecasts are made of, and what changed.
+
+    - ``frame``: from :func:`factors_of`, or :func:`compared` where there is an earlier date
+    - ``level``: of the band, in percent
+    - ``moves``: by series, the change of its value since the earlier date, a share where it is
+      relative, over its usual change from row to row
+    - ``since``: the earlier date; empty without one
+    - ``beside``: what others say of the width, by series: ``name``, volatility ``a_year`` in
+      percent, ``width``
+    - ``notes``: what a reader must know
+    """
+
+    frame: pd.DataFrame
+    level: float = 80.0
+    moves: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    since: str = ""
+    beside: pd.DataFrame | None = None
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "\n\n".join(self.text(name) for name in self.ids[:_SHOWN])
+
+    @property
+    def ids(self) -> list[str]:
+        """The series that are explained."""
+        return [str(name) for name in self.frame["unique_id"].unique()]
+
+    def of(self, name: str, step: int = 1) -> pd.DataFrame:
+        """Return the rows of one series and step."""
+        return self.frame.iloc[self._places[name, step]]
+
+    @functools.cached_property
+    def _places(self) -> dict[Any, Any]:
+        return self.frame.groupby(KEYS[:2]).indices
+
+    def sentence(self, name: str, step: int = 1) -> str:
+        """Return in plain words how wide a series' band is, what changed it, and what is usual."""
+        rows = self.of(name, step)
+        band: Any = rows[rows["of"] == BAND].set_index("factor")
+        total, relative = band.loc[TOTAL], bool(rows["relative"].iloc[0])
+        width = f"{100 * total['value']:.2f} %" if relative else f"{total['value']:.4g}"
+        said = f"{name}: the {self.level:g} % band is {width} wide"
+        change = total["change"] if "change" in band else np.nan
+        if np.isfinite(change):
+            by, way = abs(np.expm1(change)), "wider" if change > 0 else "narrower"
+            same = by < _SMALL
+            said += f", {'as wide as' if same else f'{_percent(by)} {way} than'} on {self.since}"
+            said += self._after(name, relative=relative)
+            said += _whys(band["change"].drop(TOTAL), change)
+        if total["usual"] > 0 and total["value"] > 0:
+            times = total["value"] / total["usual"]
+            said += f". It is {times:.2f} times as wide as usual in the last year"
+            logs: Any = np.log(band["value"] / band["usual"]).drop(TOTAL) * np.sign(np.log(times))
+            large = logs[logs > 0.1 * abs(np.log(times))].nlargest(2)
+            if abs(np.log(times)) > _LARGE and len(large):
+                said += f", most by {' and '.join(map(_spoken, large.index))}"
+        return said + "."
+
+    def _after(self, name: str, *, relative: bool) -> str:
+        """Return the move of a series since the earlier date, in words."""
+        move, times = self.moves.get(name, (0.0, np.nan))
+        if not move:
+            return ""
+        size = _percent(abs(move), 1) if relative else f"{abs(move):.3g}"
+        often = f" ({times:.1f} times its usual move)" if np.isfinite(times) else ""
+        return f", after a {'fall' if move < 0 else 'rise'} of {size}{often}"
+
+    def text(self, name: str, step: int = 1) -> str:
+        """Return the sentence, and tables of factors, terms and components, of one series."""
+        rows = self.of(name, step)
+        relative = bool(rows["relative"].iloc[0])
+        lines = [self.sentence(name, step), ""]
+        made = rows[rows["of"] == FORECAST].set_index("factor")["value"]
+        when = show_time(rows["ds"].iloc[0])
+        lines.append(
+            f"For {when}, from {show_time(rows['cutoff'].iloc[0])}: latest {made['latest']:.6g}, "
+            f"median {made['median']:.6g}, band {made['low']:.6g} to {made['high']:.6g}"
+        )
+        for of, title in ((BAND, "width: factors multiply"), (MEDIAN, "median: terms add up")):
+            lines += ["", *_table(rows[rows["of"] == of], title, self.since, relative=relative)]
+        if len(its := rows[rows["of"] == COMPONENT]):
+            lines += ["", f"{'component':<24}{'forecast':>12}{'weight':>10}"]
+            lines += [
+                f"{one.factor:<24}{one.value:>12.5g}{_percent(one.weight):>10}"
+                for one in its.itertuples()
+            ]
+        if (year := made.get("a year before")) is not None:
+            lines.append(f"{'a year before':<24}{year:>12.5g}")
+        if self.beside is not None and len(its := self.beside[self.beside["unique_id"] == name]):
+            lines += ["", f"{'beside it':<24}{'a year':>12}{'width':>10}"]
+            for one in its.to_dict("records"):
+                numbers = f"{one['a_year']:>10.1f} %{100 * one['width']:>8.2f} %"
+                known = np.isfinite(one["width"])
+                lines.append(f"{one['name']:<24}{numbers if known else ''}")
+        return "\n".join([*lines, *self.notes])
+
+
+def _percent(share: Any, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def _whys(changes: pd.Series, change: float) -> str:
+    """Return the factors that changed a band most, in words."""
+    parts = changes.replace([np.inf, -np.inf], np.nan).dropna()
+    parts = parts[parts.abs() >= max(_SMALL, abs(change) / 10)]
+    parts = parts.iloc[np.argsort(-parts.abs(), kind="stable")][:3]
+    said: list[str] = []
+    for way, its in (("wider", parts[parts > 0]), ("narrower", parts[parts < 0])):
+        each = [(_percent(abs(np.expm1(by))), _spoken(one)) for one, by in its.items()]
+        said += [f"{by} {'' if n else way + ' '}through {one}" for n, (by, one) in enumerate(each)]
+    return f": {', '.join(said)}" if said else ""
+
+
+def _spoken(factor: object) -> str:
+    return _SPOKEN.get(str(factor), str(factor))
+
+
+def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Iterator[str]:
+    """Yield the lines of a table of factors or terms, the total last."""
+    band, then = rows["of"].iloc[0] == BAND, "then" in rows
+    rows = pd.concat([rows[rows["factor"] != TOTAL], rows[rows["factor"] == TOTAL]])
+    last = f"{'since ' + since:>18}{'share':>8}" if then else ""
+    yield f"{title:<24}{'now':>11}{'usual':>11}{'now/usual':>11}{'percentile':>12}{last}"
+    for one in rows.to_dict("records"):
+        value, usual = one["value"], one["usual"]
+        scale, unit = (100, " %") if relative and (one["factor"] == TOTAL or not band) else (1, "")
+        cells = [_number(scale * number, unit) for number in (value, usual)]
+        cells.append(_number(value / usual if band and usual else np.nan, digits=3))
+        rank = f"{one['percentile']:.0f}" if np.isfinite(one["percentile"]) else ""
+        line = f"{one['factor']:<24}{''.join(f'{cell:>11}' for cell in cells)}{rank:>12}"
+        if then and np.isfinite(one["change"]):
+            by = f"{scale * one['change']:+.3f}{unit}"
+            by = f"{100 * np.expm1(one['change']):+.1f} %" if band else by
+            share = _percent(one["share"]) if abs(one["share"]) >= _SMALL else ""
+            line += f"{by:>18}{share:>8}"
+        yield line.rstrip()
+
+
+def _number(value: float, unit: str = "", digits: int = 4) -> str:
+    return f"{value:.{digits}g}{unit}" if np.isfinite(value) else ""
+
+
+def explained(
+    model: Model,
+    panel: Panel,
+    ids: Sequence[str],
+    *,
+    level: float = 80.0,
+    before: Panel | None = None,
+    older: Model | None = None,
+    notes: Sequence[str] = (),
+) -> Explanation:
+    """Explain the forecasts of some series, and what changed since an earlier date.
+
+    - ``panel``: as it was known at the date that is explained; ``before``: at the earlier one
+    - ``older``: the model of the earlier date, where it is another one
+    """
+    model, panel = prepared(model, panel)
+    some = [name for name in ids if name in panel.ids]
+    panel = panel.only(some)
+    frame = factors_of(model, panel, level)
+    if before is None:
+        return Explanation(frame, level, notes=tuple(notes))
+    with warnings.catch_warnings():  # all is said of the later date already
+        warnings.simplefilter("ignore", ForecasterWarning)
+        newer, then = prepared(model, before)
+        some = [name for name in some if name in then.ids]
+        past = factors_of(newer, then.only(some), level)
+        was = None
+        if older is not None:
+            own, there = prepared(older, before)
+            was = factors_of(own, there.only([n for n in some if n in there.ids]), level)
+    return Explanation(
+        compared(frame, past, was),
+        level,
+        dict(_moves(panel, before.times[-1])),
+        show_time(before.times[-1]),
+        notes=tuple(notes),
+    )
+
+
+def _moves(panel: Panel, since: object) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Yield each series with its change since a time, and that over its usual change by row."""
+    for name, (values, times) in zip(panel.ids, panel.rows(), strict=True):
+        relative = panel.target != "y" and bool((values > 0).all())
+        z = np.log(values) if relative else values
+        if (later := int((times > since).sum())) in (0, len(z)):
+            continue
+        move, usual = z[-1] - z[-1 - later], float(np.median(np.abs(np.diff(z[-_ROWS:]))))
+        often = abs(move) / usual if later == 1 and usual > 0 else np.nan
+        yield name, (float(np.expm1(move) if relative else move), often)
+
+
+def factors_of(model: Model, panel: Panel, level: float = 80.0) -> pd.DataFrame:
+    """Return what the forecasts from the latest rows of a panel are made of, as a long frame.
+
+    Its columns: ``unique_id, cutoff, ds, step``; ``relative``, whether the width is the logarithm
+    of the bounds' ratio, as of prices, and not their difference; ``of``, which is the ``band``,
+    whose factors multiply, the ``median``, whose terms add up, the ``forecast`` itself, or a
+    ``component``; ``factor``, a name, where ``total`` is the whole; its ``value`` now; the
+    ``usual`` one, the median over the last year; the ``percentile`` of the value among these; and
+    the ``weight`` of a component.
+
+    - ``model``, ``panel``: as :func:`~forecaster.forecasting.prepared` returns them
+    - ``level``: of the band, in percent
+    """
+    parts = [_of_part(model, *part, level) for part in in_parts(model, panel)]
+    frame = pd.concat(parts, ignore_index=True)
+    order = {name: row for row, name in enumerate(panel.ids)}
+    by = [frame["unique_id"].map(order), frame["step"]]
+    return frame.iloc[np.lexsort([np.arange(len(frame)), by[1], by[0]])].reset_index(drop=True)
+
+
+def compared(
+    now: pd.DataFrame, then: pd.DataFrame, older: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Return factors with those of another date beside them, and what each did to the change.
+
+    Adds the value ``then``; the ``change``, a difference of logarithms of factors and a plain one
+    of terms, so that changes add up to that of the total; and the ``share`` of that.
+
+    - ``now``, ``then``: by the same model, from :func:`factors_of`
+    - ``older``: at the date of ``then`` by the model of that time; a new fit is then a factor of
+      its own
+    """
+    values = then[[*KEYS, "value"]].rename(columns={"value": "then"})
+    frame = now.merge(values, "left", on=KEYS)
+    if older is not None:
+        was = older[[*KEYS, "value"]].rename(columns={"value": "was"})
+        fit = frame.merge(was, "left", on=KEYS)
+        fit = fit[(fit["factor"] == TOTAL) & fit["was"].notna()]
+        band = fit["of"] == BAND
+        new = fit.assign(
+            factor=NEW_FIT,
+            value=np.where(band, 1.0, 0.0),
+            then=np.where(band, fit["was"] / fit["then"], fit["was"] - fit["then"]),
+            usual=np.nan,
+            percentile=np.nan,
+        ).drop(columns="was")
+        whole = frame["of"].isin([FORECAST]) | (frame["factor"] == TOTAL)
+        before = frame.merge(was, "left", on=KEYS)["was"]
+        frame["then"] = frame["then"].mask(whole & before.notna(), before)
+        frame = pd.concat([frame, new]).sort_index(kind="stable").reset_index(drop=True)
+    value, before = (frame[name].to_numpy(float) for name in ("value", "then"))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(value == before, 0.0, np.log(value / before))
+    frame["change"] = np.where(frame["of"] == BAND, ratio, value - before)
+    totals = frame[frame["factor"] == TOTAL].set_index(KEYS[:3])["change"]
+    total = totals.reindex(pd.MultiIndex.from_frame(frame[KEYS[:3]])).to_numpy()
+    added = frame["of"].isin([BAND, MEDIAN]) & (total != 0)
+    frame["share"] = (frame["change"] / total).where(added)
+    return frame
+
+
+def _of_part(model: Model, panel: Panel, transformed: Transformed, level: float) -> pd.DataFrame:
+    model = model.only(panel.ids)
+    latest = latest_of(model, panel, transformed, 1)
+    back = _steps_back(panel, transformed)
+    past = np.maximum(latest.origins - back, 0)
+    made = [(latest.origins, latest.distribution, latest.calibrated)]
+    if len(back):
+        before = distributions(model.networks, transformed, past, model.growth)
+        known = latest.spread.shape[1]
+        spread = latest.spread[:, np.maximum(known - 1 - back, 0)]
+        made.insert(0, (past, before, calibrated_at(model, transformed, past, before, spread)))
+    origins = np.concatenate([at for at, _, _ in made], axis=1)
+    # By origin: median, bounds, and the same without calibration, standardised.
+    scores = np.array([0.0, *normal_scores_of([level])[0]])
+    points = np.concatenate([_points(*one[1:], scores) for one in made], axis=2)
+    scale = np.concatenate([one.scale for _, one, _ in made], axis=1)
+    spread = np.concatenate([one.spread for _, _, one in made], axis=1)
+    at = _At(model, panel, transformed, origins, points, scale, spread, scores)
+    band, median = at.band(), at.median()
+    unknown = origins < transformed.first[:, None]
+    unknown[:, -1] = False
+    rows = [
+        _rows(of, name, values, unknown)
+        for of, parts in ((BAND, band), (MEDIAN, median), (FORECAST, at.forecast()))
+        for name, values in parts.items()
+    ]
+    rows += [_rows(COMPONENT, n, made, unknown, weight) for n, made, weight in at.components()]
+    horizon = model.config.horizon
+    ahead = panel.of_times(lambda times: next_times(times, horizon, model.frequency))
+    ends = panel.of_times(lambda times: times[-1:])
+    keys: dict[str, Any] = {
+        "unique_id": np.repeat(np.array(panel.ids, object), horizon),
+        "cutoff": np.repeat(np.concatenate(ends), horizon),
+        "ds": np.concatenate(ahead),
+        "step": np.tile(np.arange(1, horizon + 1), len(panel.ids)),
+        "relative": np.repeat(transformed.logarithmic, horizon),
+    }
+    frame = pd.concat([pd.DataFrame(keys | row) for row in rows], ignore_index=True)
+    return frame[frame["value"].notna()]
+
+
+def _steps_back(panel: Panel, transformed: Transformed) -> Int[np.ndarray, " origin"]:
+    """Return how far back the origins lie that say what is usual: every few rows of a year."""
+    steps = int(transformed.z.shape[1])
+    rows = _ROWS
+    if panel.times.dtype.kind == "M":
+        rows = min(rows, int((panel.times > panel.times[-1] - _YEAR).sum()))
+    every = _EVERY if rows >= 2 * _EVERY * _EVERY else 1
+    return np.arange(every, min(rows, steps - 1) + 1, every)[::-1]
+
+
+def _points(
+    made: Distribution, calibrated: Calibrated, scores: np.ndarray
+) -> Float[np.ndarray, "point series origin horizon"]:
+    """Return median and bounds as they are forecast, then as without calibration."""
+    usual = scores[:, None, None, None]
+    return np.stack(
+        [
+            *map(made.quantiles, calibrated.scores(usual)),
+            *(Distribution.quantiles(made, np.broadcast_to(u, made.shape)) for u in usual),
+        ]
+    )
+
+
+def _rows(
+    of: str, name: str, values: np.ndarray, unknown: np.ndarray, weight: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Return the columns of one factor; ``values`` end with those of now."""
+    now, past = values[:, -1], np.where(unknown[:, :-1, None], np.nan, values[:, :-1])
+    known = np.isfinite(past)
+    count = np.where(known.any(1), known.sum(1), np.nan)
+    below = ((past < now[:, None]) + (past == now[:, None]) / 2).sum(1)
+    usual = np.full(now.shape, np.nan)
+    there = known.any(1)
+    if there.any():
+        usual[there] = np.nanmedian(np.moveaxis(past, 1, -1)[there], axis=-1)
+    return {
+        "of": of,
+        "factor": name,
+        "value": now.ravel(),
+        "usual": usual.ravel(),
+        "percentile": (100 * below / count).ravel(),
+        "weight": np.nan if weight is None else weight.ravel(),
+    }
+
+
+def _ratio(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return a ratio; 1 where the divisor is zero, as of a series that is sure."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(other == 0, 1.0, one / other)
+
+
+@dataclasses.dataclass
+class _At:
+    """Forecasts of series at some origins, and what they are made of.
+
+    - ``points``: from :func:`_points`
+    - ``scale``, ``spread``: of the distributions, and of past scores
+    - ``scores``: the normal scores of median and bounds
+    """
+
+    model: Model
+    panel: Panel
+    transformed: Transformed
+    origins: Origins
+    points: np.ndarray
+    scale: np.ndarray
+    spread: np.ndarray
+    scores: np.ndarray
+
+    def __post_init__(self) -> None:
+        made, origins = self.transformed, self.origins
+        self._base, self._unit = (at_origins(part, origins) for part in (made.base, made.scale))
+        self._middle, self._low, self._high = (
+            made.invert(self._base + self._unit * point) for point in self.points[:3]
+        )
+        self._logarithmic = made.logarithmic[:, None, None]
+        self._counted = made.counted[:, None, None]
+        self._ahead = np.arange(1, self.model.config.horizon + 1)
+        self._blends = _Blends.of(self) if self.model.transform.name == "combined" else None
+
+    def forecast(self) -> Parts:
+        """Return the latest value, the median and the bounds, in quoted units."""
+        factor = price_factor(self.panel)[:, None, None]
+        z = np.take_along_axis(self.transformed.z, self.origins, axis=1)[:, :, None]
+        latest = self.transformed.invert(np.broadcast_to(z, self._base.shape))
+        named = {"latest": latest, "low": self._low, "median": self._middle, "high": self._high}
+        if self._blends is not None:
+            named["a year before"] = self._a_year_before()
+        return {name: values * factor for name, values in named.items()}
+
+    def _a_year_before(self) -> np.ndarray:
+        """Return the values a year, or 52 weeks, before the times that are forecast from now."""
+        out, panel = np.full(self._base.shape, np.nan), self.panel
+        for row, (values, times) in enumerate(panel.rows()):
+            if times.dtype.kind == "M" and len(times):
+                ahead = pd.DatetimeIndex(next_times(times, len(self._ahead), self.model.frequency))
+                monthly = ahead[0] - times[-1] > pd.Timedelta(days=20)
+                back = pd.DateOffset(years=1) if monthly else pd.Timedelta(days=364)
+                out[row, -1] = pd.Series(values, index=times).reindex(ahead - back).to_numpy()
+        return out
+
+    def band(self) -> Parts:
+        """Return the factors of the width, and their product."""
+        _, low, high, _, plain_low, plain_high = self.points
+        known, total = self._logarithmic, self._high - self._low
+        with np.errstate(divide="ignore", invalid="ignore"):
+            total = np.where(known, np.log(self._high) - np.log(self._low), total)
+        usual = self.scores[2] - self.scores[1]
+        plain = np.where(self._counted, usual * self.scale, plain_high - plain_low)
+        wide = np.where(self._counted, self.spread * plain, high - low)
+        parts = self._width() | {
+            "spread of past errors": _ratio(wide, plain),
+            "level and step": _ratio(plain, self.scale),
+        }
+        if not known.all():
+            limit = np.where(known, np.nan, _ratio(total, self._unit * wide))
+            parts["whole numbers"] = np.where(self._counted, limit, np.nan)
+            parts["not below zero"] = np.where(self._counted, np.nan, limit)
+        if "constant" in parts:
+            parts["level and step"] = parts["level and step"] * parts.pop("constant")
+        return {TOTAL: total, **parts}
+
+    def _width(self) -> Parts:
+        """Return the factors of the unit times the scale."""
+        if self._blends is not None:
+            return {**self._blends.unit, "networks": self.scale}
+        if self.model.transform.name == "log_return":
+            return self._width_of_prices()
+        root = np.broadcast_to(np.sqrt(self._ahead), self._unit.shape)
+        return {"own volatility": self._unit / root, "networks": self.scale, "constant": root}
+
+    def _width_of_prices(self) -> Parts:
+        """Return the factors of the width of prices, whose logarithms add up in groups of terms."""
+        transform, made, origins = self.model.transform, self.transformed, self.origins
+        panel, shared = transform.seen(self.panel), transform.learned
+        logs: Parts = {}
+        widened: np.ndarray | float = 1.0
+        if shared.events and panel.future is not None:
+            horizon = len(self._ahead)
+            _, events = event_volatility(shared.events, panel, made.positions, horizon)
+            widened = at_origins(events, origins)
+            logs["events"] = np.log(widened)
+        root = np.log(self._ahead) / 2
+        own = np.log(self._unit / widened) - root
+        logs |= {"own volatility": own, "constant": np.broadcast_to(root, own.shape)}
+        scale = np.log(self.scale)
+        model = shared.common_volatility
+        if model is not None and made.common is not None:
+            common = at_origins(made.common, origins)
+            known = np.isfinite(common)
+            weighted = np.where(known[..., None], made.scale_weights, [0.0, 1.0, 0.0])
+            constant, _, weight = np.moveaxis(weighted, -1, 0)
+            weights = np.array(model.weights)
+            histories = Histories.of(panel, int(made.z.shape[1]))
+            market = panel.market if model.market else None
+            with np.errstate(all="ignore"):
+                change = made.z - shift(made.z, 1)
+                level, terms = volatility_terms(panel, histories, change, market)
+                level, usual = level[..., None], np.log(shared.volatility or 0.02)
+                logs["own volatility"] = (1 - weight) * own + weight * at_origins(level, origins)
+                logs["constant"] = logs["constant"] + constant + weight * weights[:, 0]
+                groups = groups_of(len(model.market))
+                for number, (raw, (group, relative)) in enumerate(zip(terms, groups, strict=True)):
+                    centre, spread = model.centre[number], model.spread[number]
+                    slope = weight * weights[:, 1 + number]
+                    value = at_origins(standardised(raw, centre, spread)[..., None], origins)
+                    theirs = value
+                    if relative:  # the market by itself, without the series' own volatility
+                        absolute = np.nan_to_num((raw + level[..., 0] - usual - centre) / spread)
+                        theirs = at_origins(absolute[..., None], origins)
+                        logs["own volatility"] = logs["own volatility"] + slope * (value - theirs)
+                    logs[group] = logs.get(group, 0.0) + slope * theirs
+            scale = scale - constant - weight * np.where(known, common, 0.0)
+        logs["networks"] = scale
+        return {name: np.exp(value) for name, value in logs.items()}
+
+    def median(self) -> Parts:
+        """Return the terms of the median, and their sum."""
+        moved = self._unit * self.points[0]
+        if self.model.transform.name == "log_return":
+            terms = {"networks": moved}
+            if np.isfinite(growth := self.model.only(self.panel.ids).growth).all():
+                mean = np.broadcast_to(growth[:, None, None] * self._ahead, moved.shape)
+                terms = {"premium": mean, "half the variance": moved - mean}
+            z = np.take_along_axis(self.transformed.z, self.origins, axis=1)[:, :, None]
+            return {TOTAL: np.log(self._middle) - z, **terms}
+        where = self._logarithmic
+        with np.errstate(divide="ignore", invalid="ignore"):
+            total = np.where(where, np.log(self._middle) - self._base, self._middle)
+        if self._blends is not None:
+            moved = np.where(self._counted, self._unit * self.points[3], moved)  # of the mean
+            terms = self._blends.base
+        else:
+            terms = {"latest value": np.where(where, np.nan, self._base)}
+        limit = np.where(where, np.nan, self._middle - (self._base + moved))
+        counted = self._counted
+        return {
+            TOTAL: total,
+            **terms,
+            "networks": moved,
+            "whole numbers": np.where(counted, limit, np.nan),
+            "not below zero": np.where(counted, np.nan, limit),
+        }
+
+    def components(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield name, forecasts and weights of each component of a blend."""
+        named = {} if self._blends is None else self._blends.named
+        for name, (forecasts, weights) in named.items():
+            yield name, forecasts, weights
+
+
+@dataclasses.dataclass
+class _Blends:
+    """What the blends of series are made of, each array (series, origin, horizon).
+
+    - ``names``: by component, its forecasts, and the weights of those of now
+    """
+
+    unit: Parts
+    base: Parts
+    named: dict[str, tuple[np.ndarray, np.ndarray]]
+
+    @staticmethod
+    def of(at: _At) -> "_Blends":
+        """Find them as the transform does, with the components by themselves."""
+        transform: Any = at.model.transform
+        made, origins = at.transformed, at.origins
+        panel = transform.seen(at.panel)
+        natures = {name: transform.natures.get(name, Nature()) for name in panel.ids}
+        every = KnownRows(panel, natures, transform.covariates)
+        calendar = every._replace(
+            natures={n: dataclasses.replace(one, responses=()) for n, one in natures.items()}
+        )
+        filled, blending = every.filled(), transform.learned.blending
+        rows = [row for row, _ in filled]
+        known = with_blends(rows, [*natures.values()], blending)
+        horizon = at.model.config.horizon
+        shape = *origins.shape, horizon
+        terms = "level", "season", "trend", "running mean", "calendar", "covariates"
+        base = {name: np.zeros(shape) for name in terms}
+        unit = {name: np.ones(shape) for name in ("level", "usual error", "known effects")}
+        named: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        first = (made.positions < 0).sum(1)
+        for number, forecasts in component_forecasts(rows, known, horizon, [0] * len(rows)):
+            name, row, one = panel.ids[number], rows[number], known[number]
+            assert one.blend is not None
+            place = np.maximum(origins[number] - first[number], 0)
+            step, scale = filled[number][1][place], one.unit
+            middle, width = blended(row, forecasts, one.seasons, horizon, one.blend)
+            mean = middle
+            if one.counts:
+                mean, width = count_forecasts(row, middle, blending.counts)
+            elif one.nonnegative or one.logarithmic:
+                mean = middle = np.maximum(middle, 0.0)
+            season = one.seasons[0] if one.seasons else 1
+            level = np.repeat(latest_mean(row, season)[step][:, None], horizon, axis=1)
+            lately = np.nan_to_num(lagged(row, season, horizon)[step] - level)
+            own = {
+                "level": level,
+                "season": lately,
+                "trend": middle[step] - level - lately,
+                "running mean": mean[step] - middle[step],
+            }
+            for part, values in own.items():
+                base[part][number] = values * scale
+            size = np.sqrt(mean[step]) if one.counts else level_of(row, one.seasons)[step][:, None]
+            unit["level"][number] = size * scale
+            unit["usual error"][number] = width[step] / size
+            times = panel.times[made.positions[number, first[number] :]]
+            if one.effects or one.responses:
+                ahead = times_after_rows(times, horizon, panel.frequency)[place]
+                effects, dates = (their.effects_at(name, ahead) for their in (every, calendar))
+                whole = mean[step] * scale if one.multiplies else 1.0
+                base["calendar"][number] = whole * (dates - (1.0 if one.multiplies else 0.0))
+                base["covariates"][number] = whole * (effects - dates)
+                if one.multiplies:
+                    unit["known effects"][number] = np.sqrt(effects) if one.counts else effects
+            weights = np.array(one.blend.weights)[:, None]
+            now = np.isfinite([each[step[-1]] for each in forecasts]) * weights
+            with np.errstate(divide="ignore", invalid="ignore"):
+                now = now / now.sum(0)
+            names = one.components.kind.names
+            for component, each, weight in zip(names, forecasts, now, strict=True):
+                if component not in named:
+                    named[component] = np.full(shape, np.nan), np.full((shape[0], horizon), np.nan)
+                for into, values in zip(
+                    named[component], (each[step] * scale, weight), strict=True
+                ):
+                    into[number] = values
+        return _Blends(unit, base, named)

@@ -1,0 +1,157 @@
+"""A forecast is explained by the numbers that it was made of."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.forecasting import prepared
+from forecaster.forecasting.explaining import factors_of
+from tests.test_goldens import goldens
+
+COLUMNS = {"low": "LSTM-lo-80", "median": "LSTM", "high": "LSTM-hi-80"}
+
+
+def fitted(name: str) -> tuple[fc.Model, fc.Panel]:
+    case = goldens.CASES[name]
+    panel = case.panel()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fc.fit(panel, case.config), panel
+
+
+@pytest.fixture(scope="module", params=goldens.CASES)
+def known(request):
+    return fitted(request.param)
+
+
+@pytest.fixture(scope="module")
+def prices():
+    return fitted("prices pooled")
+
+
+def check_adds_up(frame: pd.DataFrame, predicted: pd.DataFrame) -> None:
+    """Factors multiply to the width that is predicted, terms add up to the median."""
+    keys = ["unique_id", "step"]
+    predicted = predicted.assign(step=predicted.groupby("unique_id").cumcount() + 1)
+    predicted = predicted.set_index(keys).sort_index()
+    made = {of: rows.set_index([*keys, "factor"])["value"] for of, rows in frame.groupby("of")}
+    assert len(predicted) == frame[keys].drop_duplicates().shape[0]
+    for name, column in COLUMNS.items():
+        shown = made["forecast"].xs(name, level="factor").sort_index()
+        np.testing.assert_allclose(shown, predicted[column], rtol=1e-9)
+    relative = frame.groupby(keys)["relative"].first().sort_index().to_numpy()
+    low, middle, high = (predicted[column].to_numpy(float) for column in COLUMNS.values())
+    latest = made["forecast"].xs("latest", level="factor").sort_index().to_numpy()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        width = np.where(relative, np.log(high / low), high - low)
+        median = np.where(relative, np.log(middle / latest), middle)
+    rest = {of: made[of].drop("total", level="factor") for of in ("band", "median")}
+    whole = rest["band"].groupby(keys).prod().sort_index()
+    unit = np.where(width > 0, width, 1.0)
+    np.testing.assert_allclose(whole / unit, width / unit, atol=1e-9)
+    summed = rest["median"].groupby(keys).sum().sort_index()
+    np.testing.assert_allclose(summed, median, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_factors_and_terms_are_those_of_the_forecast(known):
+    model, panel = known
+    check_adds_up(factors_of(*prepared(model, panel)), fc.predict(model, panel, level=[80]))
+
+
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_components_have_weights_that_give_the_blend():
+    model, panel = fitted("monthly without")
+    frame = factors_of(*prepared(model, panel))
+    parts = frame[frame["of"] == "component"]
+    blend = (parts["value"] * parts["weight"]).groupby([parts["unique_id"], parts["step"]]).sum()
+    terms = frame[(frame["of"] == "median") & frame["factor"].isin(["level", "season", "trend"])]
+    summed = terms.groupby(["unique_id", "step"])["value"].sum()
+    np.testing.assert_allclose(blend, summed, rtol=1e-9)
+    a_year = frame[(frame["factor"] == "a year before") & (frame["step"] == 1)]
+    rows = panel.channel("y")[:, -12]
+    np.testing.assert_allclose(a_year["value"], rows)
+
+
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_the_changes_add_up_and_what_did_not_change_has_no_share(prices):
+    model, panel = prices
+    made = fc.explain(model, panel, ["s01", "s02"], since=panel.times[-6])
+    frame = made.frame[made.frame["of"].isin(["band", "median"])]
+    whole = frame["factor"] == "total"
+    keys = ["unique_id", "step", "of"]
+    total = frame[whole].set_index(keys)["change"]
+    summed = frame[~whole].groupby(keys)["change"].sum()
+    np.testing.assert_allclose(summed, total.reindex(summed.index), atol=1e-12)
+    shares = frame[~whole].groupby(keys)["share"].sum()
+    np.testing.assert_allclose(shares[total.reindex(shares.index).abs() > 1e-9], 1.0, rtol=1e-6)
+    same = frame[frame["value"] == frame["then"]]
+    assert len(same) and (same["share"] == 0).all()
+    then = factors_of(*prepared(model, panel.until(panel.times[-6])))
+    both = frame.merge(then, on=["unique_id", "step", "of", "factor"])
+    np.testing.assert_array_equal(both["then"], both["value_y"])
+
+
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_a_new_fit_is_a_factor_of_its_own(prices):
+    newer, panel = prices
+    wider = newer.widths._replace(networks=2 * newer.widths.networks)
+    older = dataclasses.replace(newer, widths=wider)
+    made = fc.explain(newer, panel, "s01", since=panel.times[-2], older=older).of("s01")
+    band = made[made["of"] == "band"].set_index("factor")
+    assert band.loc["new fit", "change"] < -0.05  # later errors have narrowed the older one, too
+    before = fc.predict(older, panel.until(panel.times[-2]), level=[80])
+    before = before[before["unique_id"] == "s01"].iloc[0]
+    assert band.loc["total", "then"] == pytest.approx(
+        np.log(before["LSTM-hi-80"] / before["LSTM-lo-80"]), rel=1e-9
+    )
+    parts = band.drop("total")
+    assert parts["change"].sum() == pytest.approx(band.loc["total", "change"])
+    assert parts["then"].prod() == pytest.approx(band.loc["total", "then"], rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_a_past_date_is_explained_as_it_was_known(prices):
+    """Whatever came later changes no bit of it."""
+    model, panel = prices
+    at = panel.times[-9]
+    later = panel.times > at
+    values = panel.values.copy()
+    values[:, later] *= 1.3
+    edited = dataclasses.replace(panel, values=values)
+    made = [fc.explain(model, some, at=at).frame for some in (panel, edited, panel.until(at))]
+    for other in made[1:]:
+        pd.testing.assert_frame_equal(made[0], other, check_exact=True)
+    check_adds_up(made[0], fc.predict(model, panel.until(at), level=[80]))
+
+
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_the_sentence_says_by_how_much_a_price_has_fallen(prices):
+    model, panel = prices
+    row, values = panel.ids.index("s03"), panel.values.copy()
+    usual = np.median(np.abs(np.diff(np.log(values[row, :, 3]))[-252:]))
+    open_, high, low, close = range(4)
+    values[row, -1, close] = values[row, -2, close] * np.exp(-8 * usual)
+    values[row, -1, open_] = values[row, -2, close]
+    values[row, -1, high] = values[row, -1, open_]
+    values[row, -1, low] = values[row, -1, close]
+    made = fc.explain(model, dataclasses.replace(panel, values=values), "s03")
+    said = made.sentence("s03")
+    assert " than on " in said and "after a fall of" in said
+    assert " times its usual move)" in said
+    assert said in made.text("s03") and "EWMA" in made.text("s03") and "GARCH" in made.text("s03")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_factors_are_those_of_forecasts_of_500_random_dates():
+    random = np.random.default_rng(1)
+    for name, count in {"prices pooled": 30, "daily with networks": 40, "counts": 40}.items():
+        model, panel = fitted(name)
+        for row in random.integers(len(panel.times) // 2, len(panel.times), count):
+            known = panel.until(panel.times[row])
+            check_adds_up(factors_of(*prepared(model, known)), fc.predict(model, known, level=[80]))
