@@ -191,6 +191,27 @@ def test_no_future_of_hundreds_changes_a_forecast(number, later, edits, new, ref
     check_future(number, later, edits, new, refit)
 
 
+@functools.lru_cache
+def model_of(number: int) -> fc.Model:
+    return fc.fit(panel_of(past(number)).until(SESSIONS[FIRST]), CONFIG)
+
+
+def explained(made: Market, number: int, cutoff: int) -> pd.DataFrame:
+    panel = panel_of(made)
+    return fc.explain(model_of(number), panel, panel.ids[:SERIES], at=SESSIONS[cutoff]).frame
+
+
+@pytest.mark.filterwarnings("ignore:.*series", "ignore:.*state of the market")
+@settings(max_examples=8, deadline=None)
+@given(*FUTURES)
+def test_no_future_changes_what_explains_a_forecast(number, later, edits, new):
+    before, cutoff = past(number), FIRST + later
+    frames = [
+        explained(made, number, cutoff) for made in (before, edited(before, cutoff, edits, new))
+    ]
+    pd.testing.assert_frame_equal(*frames, check_exact=True)
+
+
 def evaluated(made: Market, folder, refit: bool | int) -> pd.DataFrame:
     """The forecasts of a whole evaluation, from a file through the store."""
     folder.mkdir()
