@@ -163,7 +163,9 @@ def predict(
 
         print_paths(result) if drawn == "--paths" else print_forecasts(result, levels, quantiles)
     if outputs.page is not None:
-        _write_page(home, result, levels, groups, outputs.page)
+        # What the bands of assumed covariates are made of is not what is stored.
+        assumed = more["future"] is not None or more["static"] is not None or result.summed
+        _write_page(home, result, levels, groups, outputs.page, explained=not assumed)
     if outputs.picture is not None:
         _draw(result, outputs.picture, history)
     for name, reason in result.unknown.items():
@@ -221,8 +223,11 @@ def _write_page(
     levels: Sequence[float],
     grouped: "ingest.Groups | None",
     page: Output,
+    *,
+    explained: bool,
 ) -> None:
-    made = pages.forecasts_of(home, result, levels, grouped, on_notice=say)
+    why = pipeline.explain_prediction(home, result, levels) if explained else None
+    made = pages.forecasts_of(home, result, levels, grouped, explained=why, on_notice=say)
     page.write(lambda to: pages.build_forecasts(made, to))
     say(f"Wrote {page.path}")
 

@@ -96,11 +96,23 @@ function drawOne(id) {
   details.append(made("summary", "", "The numbers"));
   numbersBelow(details, () => ({ caption: `Forecast of ${id}`, head: ["time", "median", ...data.levels.flatMap((level) => [`${level} %, low`, "high"])], rows: x.map((v, k) => [time(v), ...parts.map((part) => formats.number(part[k]))]) }));
   figure.append(caption, drawn, details);
-  box("one").replaceChildren(heading, lead, figure, bar);
+  box("one").replaceChildren(heading, lead, figure, bar, ...why(id, n));
   charts.draw(drawn, {
     label: `${id}: values from ${time(past[0])} to ${time(t[last])}, and the forecast until ${time(x[x.length - 1])} with its bands`,
     height: (width) => Math.max(260, Math.min(440, 0.45 * width)), x: { time: data.dated, label: data.dated ? "" : "time" }, y: {}, layers, follow: true,
   });
+}
+
+// The factors of the band, each beside its usual size, and what it did to the change.
+function why(id, n) {
+  const { since, said, rows } = data.explained || {}, own = rows && rows[id] && rows[id][state.step];
+  if (!own) return [];
+  const percent = (value) => value === null ? "" : String(Math.round(value));
+  const factors = own.map(([name, usual, rank, by]) => [name, usual === null ? "" : `\u00d7 ${usual.toFixed(2)}`, percent(rank), ...(since ? [change(by)] : [])]);
+  const sentence = state.step === data.steps.length - 1 ? said[n] : `The factors of the band, ${ahead()}.`;
+  return [made("h4", "", `Why the ${data.level} % band is this wide`), made("p", "note", sentence), numberTable({
+    caption: `Factors of the band of ${id}`, head: ["factor", "times its usual size", "percentile of the year", ...(since ? [`since ${since}`] : [])], rows: factors,
+  })];
 }
 
 // All at a glance ------------------------------------------------------------------------------------

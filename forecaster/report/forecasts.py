@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.files import Home, run_name
-from forecaster.forecasting import FORECAST_BY, RISE, bounds_of, counted
+from forecaster.forecasting import FORECAST_BY, RISE, Explanation, bounds_of, counted
 from forecaster.ingest import Groups
 from forecaster.record import COLUMN, earlier, record_of
 from forecaster.report import html
@@ -27,6 +27,10 @@ _STEPS = 6
 _TABLE = (
     "<p>Click a heading to sort, a row to open the series. The search also finds {what}.</p>"
     "<div class='controls' id='choices'></div><div id='table'></div>"
+)
+_FACTORS = (
+    "A band is a product of factors. Each is shown with its size over the usual one of the last "
+    "year; “forecaster explain” shows more."
 )
 _ONE = (
     "<p id='one-help'>Choose a series in the table above, or in any figure by a click.</p>"
@@ -61,6 +65,7 @@ class Forecasts(NamedTuple):
       there are none to compare with
     - ``groups``: the group of each series, such as its sector
     - ``fitted``: what was found in the series at the fit, in words
+    - ``explained``: what the bands are made of; None: it is not shown
     """
 
     panel: Panel
@@ -73,6 +78,7 @@ class Forecasts(NamedTuple):
     record: pd.DataFrame | None = None
     groups: Mapping[str, str] | None = None
     fitted: Sequence[str] = ()
+    explained: Explanation | None = None
 
     @property
     def level(self) -> float:
@@ -112,12 +118,14 @@ def forecasts_of(
     levels: Sequence[float],
     groups: Groups | None = None,
     *,
+    explained: Explanation | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Forecasts:
     """Return a prediction with the record of its source, for :func:`build_forecasts`.
 
     - ``levels``: levels of the bands to show, in percent
     - ``groups``: groups of the series, such as sectors
+    - ``explained``: what the bands are made of, if that is to be shown
     - ``on_notice(message)``: called for each file of the record that cannot be read
     """
     source = str(made.model.provenance.get("source"))
@@ -129,7 +137,7 @@ def forecasts_of(
         made.panel, made.frame, made.model.config.column, tuple(levels), run_name(made.run), source,
         made.findings, record.frames.get(source),
         groups.of(list(made.panel.ids)) if groups else None,
-        made.model.provenance.get("findings", ()),
+        made.model.provenance.get("findings", ()), explained,
     )  # fmt: skip
 
 
@@ -345,6 +353,7 @@ def _reading(made: Forecasts) -> str:
         "that forecast.",
         *([RUNGS] if made.rungs else []),
         *(f"When the model was fitted: {text}." for text in made.fitted),
+        *([_FACTORS] if made.explained is not None else []),
         "“forecaster scorecard” scores past forecasts against the outcomes.",
     ]
     return "<ul>" + "".join(f"<li>{html.typeset(item)}</li>" for item in items) + "</ul>"
@@ -395,12 +404,32 @@ def _data(
             for name, then in compared.items()
         },
         "week": WEEK,
+        "explained": None if made.explained is None else _explained(made, made.explained),
         "times": as_numbers(times),
         "series": {
             name: _series(shown[row], known[name], times, ahead[row])
             for row, name in enumerate(made.ids)
         },
     }
+
+
+def _explained(made: Forecasts, explained: Explanation) -> Json:
+    """Return the factors of each series' band by step shown, and a sentence on the last step.
+
+    Each factor has a name, its size over the usual one, its percentile, and its change.
+    """
+    frame, rows = explained.frame, dict[str, list[Json]]()
+    frame = frame[(frame["of"] == "band") & frame["step"].isin(made.steps)]
+    by = np.expm1(frame["change"]) if explained.since else np.nan
+    frame = frame.assign(ratio=frame["value"] / frame["usual"], by=by)
+    columns = ["ratio", "percentile", "by"]
+    for (name, _), own in frame.groupby(["unique_id", "step"], sort=False):
+        numbers = [rounded(own[column].to_numpy(float), 4) for column in columns]
+        rows.setdefault(str(name), []).append(
+            [*map(list, zip(own["factor"], *numbers, strict=True))]
+        )
+    said = [explained.sentence(n, made.steps[-1]) if n in rows else "" for n in made.ids]
+    return {"since": explained.since, "said": said, "rows": rows}
 
 
 def _series(parts: np.ndarray, known: pd.Series, times: pd.Index, ahead: np.ndarray) -> Json:

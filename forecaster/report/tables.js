@@ -124,21 +124,23 @@ function seriesTable(box, { caption, columns, rows: given, pick, sort: first, ch
 }
 
 // A plain table of numbers, which a figure's <details> shows when it is opened.
+function numberTable({ head, rows, caption }) {
+  const { made } = charts, scroll = made("div", "scroll"), table = made("table"), top = table.createTHead().insertRow(), body = table.createTBody();
+  scroll.tabIndex = 0;
+  scroll.setAttribute("role", "region");
+  scroll.setAttribute("aria-label", caption);
+  head.forEach((text) => { top.append(Object.assign(made("th", "", text), { scope: "col" })); });
+  for (const row of rows) {
+    const line = body.insertRow();
+    row.forEach((text) => { line.insertCell().textContent = text; });
+  }
+  scroll.append(table);
+  return scroll;
+}
 function numbersBelow(details, make) {
   details.addEventListener("toggle", () => {
     if (!details.open) return;
-    const { made } = charts, { head, rows, caption } = make();
-    const scroll = made("div", "scroll"), table = made("table"), top = table.createTHead().insertRow(), body = table.createTBody();
-    scroll.tabIndex = 0;
-    scroll.setAttribute("role", "region");
-    scroll.setAttribute("aria-label", caption);
-    head.forEach((text) => { top.append(Object.assign(made("th", "", text), { scope: "col" })); });
-    for (const row of rows) {
-      const line = body.insertRow();
-      row.forEach((text) => { line.insertCell().textContent = text; });
-    }
-    scroll.append(table);
     [...details.children].slice(1).forEach((child) => child.remove());
-    details.append(scroll);
+    details.append(numberTable(make()));
   });
 }

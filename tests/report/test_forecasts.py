@@ -10,6 +10,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.files import Home
+from forecaster.forecasting import Explanation
 from forecaster.record import Made, keep, read_record
 from forecaster.report import Forecasts, build_forecasts
 from forecaster.series import Finding, Panel
@@ -61,6 +62,19 @@ def forecasts(home: Home | None = None, ids=IDS, **changes) -> Forecasts:
     return made._replace(**changes)
 
 
+def explanation(**changes) -> Explanation:
+    """The factors of each band: twice the usual own volatility, half of it since yesterday."""
+    parts = [
+        pd.DataFrame(
+            {"unique_id": name, "step": step, "of": "band", "relative": True, "value": value,
+             "factor": factor, "usual": value / 2, "percentile": 97.0, "change": np.log(2)}
+        , index=[0])
+        for name in IDS for step in range(1, AHEAD + 1)
+        for factor, value in (("total", 0.06), ("own volatility", 0.06), ("networks", 1.0))
+    ]  # fmt: skip
+    return Explanation(pd.concat(parts, ignore_index=True), **{"since": "2026-02-23"} | changes)
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("forecasts")
@@ -74,6 +88,7 @@ def page(tmp_path_factory) -> Path:
             Finding("retired", "ZZZ"),
         ],
         fitted=["some rows are odd"],
+        explained=explanation(),
     )
     return build_forecasts(made, folder / "forecasts.html")
 
@@ -115,6 +130,18 @@ def test_widths_and_changes_are_those_of_the_frames(page):
     np.testing.assert_allclose(last["median"][0], 1 - close[:, 298] / close[:, 299], rtol=1e-4)
     # The first series has split since then: its prices were twice as high.
     np.testing.assert_allclose(week["median"][2], 1 - close[:, 288] / close[:, 299], rtol=1e-4)
+
+
+def test_the_factors_of_each_band_are_beside_it(page, browser):
+    said = data_of(page)["explained"]
+    assert said["since"] == "2026-02-23" and "100 % wider than on 2026-02-23" in said["said"][0]
+    assert said["rows"]["AAA"][2][1] == ["own volatility", 2.0, 97.0, 1.0]
+    browsing.open_page(browser, page)
+    (table,) = browsing.found(browser, "#one > .scroll table")
+    heads = [one.text for one in table.find_elements("css selector", "th")]
+    assert heads == ["factor", "times its usual size", "percentile of the year", "since 2026-02-23"]
+    assert "own volatility \u00d7 2.00 97 +100" in table.text
+    assert "is 6.00 % wide" in browser.find_element("css selector", "#one h4 + p").text
 
 
 def test_without_a_record_nothing_is_compared(tmp_path):
