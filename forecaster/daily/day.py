@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 # Rooms that load JAX are loaded by the stage that needs them: prices are read in less memory.
 from forecaster import pipeline, record, report
@@ -35,6 +35,11 @@ from forecaster.ingest import (
     refuse_alike,
 )
 from forecaster.machine import release_memory
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_EXPLAINED = 3  # bands, in the summary
 
 
 class _Due(NamedTuple):
@@ -111,7 +116,7 @@ class _Day:
             with self._stage("predict"):
                 made = self._predict(arrived)
             with self._stage("score"):
-                card = self._score(arrived)
+                card = self._score(arrived, made)
             with self._stage("write"):
                 self._write(due, made, card)
         except (ForecasterError, OSError, MemoryError) as error:
@@ -208,12 +213,14 @@ class _Day:
         summary.partly |= {name: why for name, why in partly.items() if name not in known}
         return made
 
-    def _score(self, arrived: Ingested) -> "record.Scorecard":
+    def _score(self, arrived: Ingested, made: "pipeline.Prediction") -> "record.Scorecard":
         """Score past forecasts, and test whether they still hold what they promise."""
         summary, limits = self._summary, self._watch.alarms
         kept = record.record_of(self._home, arrived.store.source)
         for path, why in kept.damaged.items():
             summary.notices.append(f"Warning: {path}: left out, since it cannot be read: {why}")
+        if arrived.store.source in kept.frames:
+            self._explain(made, kept.frames[arrived.store.source])
         card = record.score_record(self._home, kept)
         for span in (*record.SPANS, "all"):
             part = card.over(span)
@@ -225,11 +232,24 @@ class _Day:
         summary.alarms += [alarm for alarm in found if alarm.series not in retired]
         return card
 
+    def _explain(self, made: "pipeline.Prediction", kept: "pd.DataFrame") -> None:
+        """Say why the bands that have changed most since the forecast before did so."""
+        levels = self._watch.levels
+        ends = {name: times[-1] for name, times in made.panel.times_of_rows().items()}
+        names = record.most_changed(
+            kept, ends, min(levels, key=lambda one: abs(one - 80)), _EXPLAINED
+        )
+        if names:
+            explained = pipeline.explain_prediction(self._home, made, levels, names)
+            there = set(explained.ids)
+            self._summary.bands = [explained.sentence(name) for name in names if name in there]
+
     def _write(self, due: _Due, made: "pipeline.Prediction", card: "record.Scorecard") -> None:
         """Write the table and the pages that are wanted, each whole or not at all."""
         watch = self._watch
         if watch.page is not None:
-            shown = report.forecasts_of(self._home, made, watch.levels, due.groups)
+            why = pipeline.explain_prediction(self._home, made, watch.levels)
+            shown = report.forecasts_of(self._home, made, watch.levels, due.groups, explained=why)
             self._written("page", watch.page, lambda to: report.build_forecasts(shown, to))
         if watch.scorecard is not None and len(card.rows):
             self._written("scorecard", watch.scorecard, lambda to: report.build_scorecard(card, to))

@@ -39,6 +39,7 @@ class Summary:
     - ``damaged``: later runs of the source than ``run``, by name, that cannot be read, with the
       reason
     - ``alarms``: what to look at
+    - ``bands``: why the bands that have changed most since the forecast before did so, in words
     - ``notices``: what else was said
     - ``scores``: by span (``month``, ``quarter``, ``all``), the scores of past forecasts
     - ``written``: by kind, the files that were written
@@ -57,6 +58,7 @@ class Summary:
     partly: dict[str, str] = dataclasses.field(default_factory=dict)
     damaged: dict[str, str] = dataclasses.field(default_factory=dict)
     alarms: list[Alarm] = dataclasses.field(default_factory=list)
+    bands: list[str] = dataclasses.field(default_factory=list)
     notices: list[str] = dataclasses.field(default_factory=list)
     scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     written: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -95,6 +97,7 @@ class Summary:
         if self.forecast:
             after = f" after {self.session}" if self.session else ""
             lines.append(f"{self.forecast} series forecast{after} by run {self.run}")
+        lines += self.bands
         for span, scores in self.scores.items():
             if span != "all" and scores["outcomes"] == self.scores["all"]["outcomes"]:
                 continue

@@ -9,6 +9,7 @@ from .monitoring import alarm_lines as alarm_lines
 from .monitoring import forecast_alarms as forecast_alarms
 from .reading import Record as Record
 from .reading import earlier as earlier
+from .reading import most_changed as most_changed
 from .reading import named as named
 from .reading import read_record as read_record
 from .reading import record_of as record_of

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from forecaster.errors import UsageError, check_names, check_type, listed, spelled, spellings
 from forecaster.files import Home, as_home, run_name
+from forecaster.forecasting import bounds_of
 from forecaster.ingest import known_source
 from forecaster.record.folder import joined, kind_of, read_table
 from forecaster.record.keeping import COLUMN, STAMP
@@ -139,6 +140,34 @@ def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -
         groups = back.groupby("unique_id", observed=True)
         back = back[back[latest] == groups[latest].transform("max")]
     return back
+
+
+def most_changed(
+    frame: pd.DataFrame, origins: Mapping[str, object], level: float, count: int
+) -> list[str]:
+    """Return the series whose bands one step ahead have changed most since the forecast before.
+
+    - ``frame``, ``origins``: as for :func:`earlier`; the frame has the latest forecasts, too
+    - ``level``: of the bands, in percent; ``count``: how many series to return, at most
+    """
+    (low, high), dated = bounds_of(COLUMN, level), frame["origin"].dtype.kind == "M"
+    if low not in frame:
+        return []
+    rows = frame[(frame["step"] == 1) & frame[low].notna()].assign(
+        unique_id=lambda rows: rows["unique_id"].astype(str)
+    )
+    lower, upper = (rows[name].to_numpy(float) for name in (low, high))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.where(rows["target"] != "y", np.log(upper / lower), upper - lower)
+        rows["width"] = np.log(width)
+    then = earlier(rows, origins, np.timedelta64(1, "ns") if dated else 1)
+    now = rows[rows["unique_id"].map(origins) == rows["origin"]]
+    widths = [
+        part.drop_duplicates("unique_id", keep="last").set_index("unique_id")["width"]
+        for part in (now, then)
+    ]
+    change = widths[0].sub(widths[1]).replace([np.inf, -np.inf], np.nan).dropna().abs()
+    return [str(name) for name in change[change > 0].nlargest(count).index]
 
 
 def _joined(tables: list[pa.Table]) -> pd.DataFrame:

@@ -28,7 +28,11 @@ def test_a_morning_is_done_once_however_often_it_is_run(desk):
         desk.until(end)
         done = desk.daily()
         assert done.exit_code == 0 and not done.stderr, done.output
-    assert f"3 series forecast after {DAYS[312]}" in desk.daily().stdout
+    said = desk.daily().stdout
+    assert f"3 series forecast after {DAYS[312]}" in said
+    bands = desk.summary()["bands"]
+    assert len(bands) == 3 and all(f" on {DAYS[311]}, after a " in band for band in bands)
+    assert all(band in said.splitlines() for band in bands)
     written = (desk.folder / "f.csv").read_bytes()
     files, record = set(desk.home.recorded()), desk.record()
     assert record["origin"].nunique() == 3 and not record["made_after"].any()
