@@ -62,7 +62,7 @@ def test_opening_hours_are_those_of_the_panel_where_few_rows_of_it_are_left():
     )
     y = np.arange(len(times), dtype=float)
     panel = fc.Panel.from_frame(pd.DataFrame({"unique_id": "a", "ds": times, "y": y}))
-    latest = fc.Panel.from_arrays({"a": panel.latest_rows(0, 252)})
+    latest = fc.Panel.from_frame(panel.to_frame().tail(252))
     assert latest.frequency.hours is not None and panel.frequency.hours is None
     latest = dataclasses.replace(latest, frequency=panel.frequency)
     ahead = pd.DataFrame({"unique_id": "a", "ds": times[-1:] + np.timedelta64(1, "D"), "LSTM": 1.0})

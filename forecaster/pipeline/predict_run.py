@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -323,9 +324,11 @@ def _by_shard(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pre
 
 def _latest(panels: Sequence[Panel], most: int) -> Panel:
     """Return the latest rows of the series of some panels, as one panel."""
-    rows = {
-        name: panel.latest_rows(row, most) for panel in panels for row, name in enumerate(panel.ids)
-    }
+    rows: dict[str, Any] = {}
+    for panel in panels:
+        for name, values, mask in zip(panel.ids, panel.values, panel.mask, strict=True):
+            seen = np.flatnonzero(mask)[-most:]
+            rows[name] = panel.times[seen], values[seen], panel.channels
     skipped = {name: why for panel in panels for name, why in panel.skipped.items()}
     return dataclasses.replace(Panel.from_arrays(rows, skipped), frequency=panels[0].frequency)
 

@@ -46,17 +46,20 @@ class Future:
     otherwise: float = float("nan")
 
     @staticmethod
-    def from_frame(frame: pd.DataFrame, *, dated: bool) -> "Future":
+    def from_frame(frame: pd.DataFrame, ids: Sequence[str], *, dated: bool) -> "Future":
         """Read a long frame ``unique_id, ds`` and columns of numbers.
 
         Without ``unique_id`` the rows hold for every series. A frame without columns of numbers
         lists events: 1 at its times and 0 at all others, in a column ``event``, or in one for each
-        kind that its column ``event`` names. ``dated``: whether the series' times
-        are dates rather than whole numbers. Raises DataError when ``ds`` is missing or holds other
+        kind that its column ``event`` names. Raises DataError when ``ds`` is missing or holds other
         times, a column holds no numbers or one that is infinite or beyond 1e150, a row names no
-        series, a time is repeated, or there are no rows.
+        series, a time is repeated, there are no rows, or one of the series has none. A list of
+        events raises only if none of them has a row; else a warning names those without.
+
+        - ``ids``: the series
+        - ``dated``: whether their times are dates rather than whole numbers
         """
-        frame = _renamed(frame, {"ticker": "unique_id", "date": "ds"}, "future covariates")
+        frame = _table(frame, {"ticker": "unique_id", "date": "ds"}, "future covariates")
         columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
         if "ds" not in frame:
             raise DataError(
@@ -68,7 +71,6 @@ class Future:
         if events := kinds or not columns:
             frame = _with_kinds(frame)
             columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
-        _check_table(frame, "future covariates")
         for name in columns:
             if not pd.api.types.is_numeric_dtype(frame[name]):
                 raise DataError(
@@ -88,6 +90,16 @@ class Future:
             str(name): (part["ds"].to_numpy(), part[columns].to_numpy(float, na_value=np.nan))
             for name, part in frame.groupby("unique_id", sort=False)
         }
+        missing = [] if _EVERY in rows else [name for name in ids if name not in rows]
+        if missing and (not events or len(missing) == len(ids)):
+            raise DataError(
+                f"future covariates: no row for {listed(missing)}; there are rows for "
+                f"{listed(list(rows))}. Name each series as in the data, or leave out unique_id "
+                "where the numbers hold for all"
+            )
+        if missing:
+            message = f"future covariates: no event is listed for {listed(missing)}"
+            warnings.warn(message, ForecasterWarning, stacklevel=3)
         return Future(tuple(columns), rows, 0.0 if events else float("nan"))
 
     def of_kinds(self, columns: Sequence[str]) -> "Future":
@@ -140,27 +152,6 @@ class Future:
                 stacklevel=4,
             )
 
-    def checked(self, ids: Sequence[str]) -> "Future":
-        """Return the covariates. Raises DataError when one of these series has no row.
-
-        A list of events raises only if none of them has a row; else a warning names those without.
-        """
-        missing = [] if _EVERY in self.rows else [name for name in ids if name not in self.rows]
-        if not missing:
-            return self
-        if self.otherwise == 0 and len(missing) < len(ids):
-            warnings.warn(
-                f"future covariates: no event is listed for {listed(missing)}",
-                ForecasterWarning,
-                stacklevel=3,
-            )
-            return self
-        raise DataError(
-            f"future covariates: no row for {listed(missing)}; there are rows for "
-            f"{listed(list(self.rows))}. Name each series as in the data, or leave out unique_id "
-            "where the numbers hold for all"
-        )
-
     def shifted(self, shifts: Mapping[str, int], times: Shaped[np.ndarray, " time"]) -> "Future":
         """Return the covariates with the rows of each series later on a time axis.
 
@@ -196,13 +187,12 @@ def static_table(frame: pd.DataFrame) -> pd.DataFrame:
     Raises DataError when a series has two rows, a row names none, there are no rows or no other
     column, or a number is infinite, complex or beyond 1e150.
     """
-    frame = _renamed(frame, {"ticker": "unique_id"}, "static covariates")
+    frame = _table(frame, {"ticker": "unique_id"}, "static covariates")
     if "unique_id" not in frame or frame.shape[1] < 2:
         raise DataError(
             "static covariates: expected columns unique_id and one or more others; got "
             f"{listed(frame)}"
         )
-    _check_table(frame, "static covariates")
     frame = frame.assign(unique_id=frame["unique_id"].astype(str))
     if (again := frame["unique_id"].duplicated()).any():
         name = frame["unique_id"][again].iloc[0]
@@ -269,7 +259,13 @@ class Scaling:
                 known = column.to_numpy(float, na_value=np.nan)
                 numbers[str(name)] = _scales(known[:, None])[0]
             else:
-                words[str(name)] = _kinds(str(name), column)
+                kinds = tuple(sorted({_word(value) for value in column.dropna()}))
+                if len(kinds) > _MOST_CATEGORIES:
+                    raise DataError(
+                        f"static covariates: column {str(name)!r} has {len(kinds)} kinds; expected "
+                        f"{_MOST_CATEGORIES} at most. Leave out the column, or group its kinds"
+                    )
+                words[str(name)] = kinds
         return dataclasses.replace(self, numbers=numbers, words=words)
 
     def check(self, future: Future | None, static: pd.DataFrame | None, ids: Sequence[str]) -> None:
@@ -383,29 +379,27 @@ def _with_kinds(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns=_EVENT).assign(**flags)
 
 
-def _renamed(frame: object, names: dict[str, str], what: str) -> pd.DataFrame:
-    """Return a frame with the usual names of columns. Raises DataError for anything else."""
+def _table(frame: object, names: dict[str, str], what: str) -> pd.DataFrame:
+    """Return a frame with the usual names of columns.
+
+    Raises DataError for anything else, without rows, and with a row of no series.
+    """
     if not isinstance(frame, pd.DataFrame):
         raise DataError(
             f"{what}: expected a pandas frame; got {printable(type(frame).__name__)}. Of a series "
             "make one by .reset_index(), of another frame by .to_pandas()"
         )
-    return frame.rename(columns=names)
-
-
-def _check_table(frame: pd.DataFrame, what: str) -> None:
-    """Raise DataError for a table without rows, or with a row of no series."""
-    if frame.empty:
+    frame = frame.rename(columns=names)
+    if frame.empty and frame.shape[1]:
         raise DataError(f"{what}: no rows; expected a header and one row or more")
-    if "unique_id" in frame:
-        names = frame["unique_id"]
-        blank = (names.isna() | (names.astype(str).str.strip() == "")).to_numpy(bool)
-        if blank.any():
-            raise DataError(
-                f"{what}: row {int(blank.argmax()) + 1}, column 'unique_id': names no series; "
-                "expected a name in every row. Leave out the row, or the whole column where the "
-                "numbers hold for all series"
-            )
+    ids = frame.get("unique_id", pd.Series("all", frame.index))
+    if (blank := (ids.isna() | (ids.astype(str).str.strip() == "")).to_numpy(bool)).any():
+        raise DataError(
+            f"{what}: row {int(blank.argmax()) + 1}, column 'unique_id': names no series; "
+            "expected a name in every row. Leave out the row, or the whole column where the "
+            "numbers hold for all series"
+        )
+    return frame
 
 
 def _check_real(frame: pd.DataFrame, columns: Sequence[str], what: str) -> None:
@@ -458,16 +452,6 @@ def _scales(values: Float[np.ndarray, "row column"]) -> tuple[tuple[float, float
         mean = float(known.mean()) if len(known) else 0.0
         pairs.append((mean, deviation if deviation > 1e-12 * abs(mean) else 1.0))
     return tuple(pairs)
-
-
-def _kinds(name: str, column: pd.Series) -> tuple[str, ...]:
-    kinds = tuple(sorted({_word(value) for value in column.dropna()}))
-    if len(kinds) > _MOST_CATEGORIES:
-        raise DataError(
-            f"static covariates: column {name!r} has {len(kinds)} kinds; expected "
-            f"{_MOST_CATEGORIES} at most. Leave out the column, or group its kinds"
-        )
-    return kinds
 
 
 def _word(value: object) -> str:

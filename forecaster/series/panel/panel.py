@@ -1,8 +1,8 @@
 """Many series side by side: a long frame as stacked arrays with a mask, and back."""
 
 import dataclasses
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -32,27 +32,28 @@ from forecaster.series.calendar.times import (
     show_time,
 )
 from forecaster.series.panel.covariates import Future, static_table
-from forecaster.series.panel.drawing import Drawn, draw, series_to_draw
 from forecaster.series.panel.flags import Flags
 from forecaster.series.panel.stacking import (
     Layout,
     as_times,
-    check_arrays,
-    fall_back_on_close,
     stack,
-    union_of,
-    unusable,
 )
-from forecaster.series.showing import as_html, as_text, first_of, names_in_short
+from forecaster.series.showing import (
+    as_html,
+    as_text,
+    as_written,
+    axes_of,
+    first_of,
+    names_in_short,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 T = TypeVar("T")
-Facts: TypeAlias = tuple[str, dict[str, str]]
-"""A title, and lines of text by name."""
 
+_MOST_DRAWN = 10  # series in a picture
 TARGETS = ("y", "adj_close", "close")
 """The channels that can be the target, the preferred ones first."""
 
@@ -100,10 +101,27 @@ class Panel:
             array.setflags(write=False)
 
     def __repr__(self) -> str:
-        return as_text(*facts_of(self))
+        return as_text(*self._facts())
 
     def _repr_html_(self) -> str:
-        return as_html(*facts_of(self))
+        return as_html(*self._facts())
+
+    def _facts(self) -> tuple[str, dict[str, str]]:
+        """Return a title, and the lines that describe the panel."""
+        rows, wrong = self.mask.sum(1), int(self.flagged().sum())
+        times = f"{show_time(self.times[0])} to {show_time(self.times[-1])}"
+        others = [name for name in self.channels if name != self.target]
+        few, many = int(rows.min()), int(rows.max())
+        facts = {
+            "times": f"{times}, {in_words(self.frequency)}",
+            "rows": f"{many:,}" if few == many else f"{few:,} to {many:,} per series",
+            "target": self.target + (f"; inputs beside it: {listed(others)}" if others else ""),
+        }
+        if wrong:
+            facts["flagged"] = f"{wrong:,} rows look wrong, and are not learned from"
+        if self.skipped:
+            facts["skipped"] = first_of(self.skipped)
+        return f"Panel of {len(self.ids):,} series: {names_in_short(self.ids)}", facts
 
     def plot(
         self,
@@ -121,16 +139,40 @@ class Panel:
         """
         if history is not None:
             check_whole("history", history, 1)
+        names = [unique_ids] if isinstance(unique_ids, str) else unique_ids
+        if names is None:
+            names = self.ids[:_MOST_DRAWN]
+        check_names("unique_ids", names, "the name of a series, a list of names, or None")
+        names = list(dict.fromkeys(names))
+        if not 1 <= len(names) <= _MOST_DRAWN:
+            raise UsageError(f"expected 1 to {_MOST_DRAWN} series to draw; got {len(names)}")
+        rows = self.positions_of(names, "unique_ids")
         channel = "close" if "close" in self.channels else self.target
-        values, flagged = self.channel(channel), self.flagged()
-        drawn: dict[str, Drawn] = {}
-        names = series_to_draw(unique_ids, self.ids)
-        check_known(self, names, "unique_ids")
-        for name in names:
-            row = self.ids.index(name)
+        prices = self.target in ("close", "adj_close")
+        values, flagged, ax = self.channel(channel), self.flagged(), axes_of(ax)
+        for row in rows:
             seen = np.flatnonzero(self.mask[row])[-(history or 0) :]
-            drawn[name] = self.times[seen], values[row, seen], flagged[row, seen]
-        return draw(drawn, channel, ax, prices=self.target in ("close", "adj_close"))
+            times, line, wrong = self.times[seen], values[row, seen], flagged[row, seen]
+            line = 100 * line / line[0] if prices and len(names) > 1 else line
+            ax.plot(times, line, lw=1.2, label=self.ids[row])
+            if wrong.any():
+                ax.plot(times[wrong], line[wrong], "o", ms=5, mfc="none", color="#aa3333")
+        label = "price" if prices else channel
+        if len(names) == 1:
+            ax.set_title(names[0], loc="left", fontweight="bold", parse_math=False)
+        else:
+            as_written(ax.legend(frameon=False, ncols=min(5, len(names)), fontsize=9))
+            label += ", the first shown = 100" if prices else ""
+        if self.times.dtype.kind == "M":
+            from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+            locator = AutoDateLocator(minticks=3, maxticks=8)  # few ticks, with no more of the date
+            ax.xaxis.set_major_locator(locator)  # than tells them apart
+            ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        ax.set_ylabel(label, parse_math=False)
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
 
     @staticmethod
     def from_frame(frame: pd.DataFrame, skipped: Mapping[str, Skipped] | None = None) -> "Panel":
@@ -192,7 +234,6 @@ class Panel:
         - ``layout``: layout of the whole panel, if these series are a part of it
         """
         check_type("series", series, Mapping, "times, values and channels by series")
-        check_arrays(series)
         skipped = dict(skipped or {})
         kinds = [times.dtype.kind for times, _, _ in series.values()]
         most = "M" if 2 * kinds.count("M") >= len(kinds) else "i"
@@ -209,15 +250,16 @@ class Panel:
             raise DataError(f"no column {', '.join(TARGETS)}; got {listed(channels)}")
         if kind == "M":  # their units may differ
             series = {n: (t.astype("datetime64[ns]"), v, c) for n, (t, v, c) in series.items()}
-        times = union_of(part[0] for part in series.values())
-        values = stack(series, times, channels)
-        skipped |= unusable(series)
+        times, values, unusable = stack(series, channels)
         if target == "adj_close" and "close" in channels:
-            fall_back_on_close(values, channels)
-        mask = np.isfinite(values[:, :, channels.index(target)])
-        names = tuple(series)
-        for row in np.flatnonzero(~mask.any(1)):
-            skipped[names[row]] = Skipped(Kind.NO_NUMBER, column=target)
+            # The first row decides, so that no later row changes what was known at a cutoff.
+            adjusted, close = (values[:, :, channels.index(name)] for name in (target, "close"))
+            first = (np.isfinite(adjusted) | np.isfinite(close)).argmax(1)
+            without = np.isnan(adjusted[np.arange(len(values)), first])
+            adjusted[without] = close[without]
+        mask, names = np.isfinite(values[:, :, channels.index(target)]), tuple(series)
+        empty = [names[row] for row in np.flatnonzero(~mask.any(1))]
+        skipped |= unusable | dict.fromkeys(empty, Skipped(Kind.NO_NUMBER, column=target))
         frequency = common_frequency(times[row] for row in mask if row.any())
         panel = Panel(values, mask, names, times, channels, target, frequency, skipped)
         return panel if not skipped else panel.only([n for n in panel.ids if n not in skipped])
@@ -240,9 +282,7 @@ class Panel:
         skipped = {**self.skipped, **(skipped or {})}
         if not len(ids):
             raise NoSeries(skipped)
-        check_known(self, ids, "ids")
-        row_of = {name: row for row, name in enumerate(self.ids)}
-        rows = [row_of[name] for name in ids]
+        rows = self.positions_of(ids, "ids")
         same = tuple(ids) == self.ids  # a copy of all series would take as much memory again
         return dataclasses.replace(
             self,
@@ -252,6 +292,21 @@ class Panel:
             skipped=skipped,
             flags=None if self.flags is None else self.flags.of(ids),
         )
+
+    def positions_of(self, names: Iterable[str], what: str) -> list[int]:
+        """Return the positions of series in the panel.
+
+        ``what``: the argument that a UsageError names where there is no series of a name
+        """
+        row_of = {name: row for row, name in enumerate(self.ids)}
+        for name in names:
+            if name not in row_of:
+                why = f" ({self.skipped[name]})" if name in self.skipped else ""
+                raise UsageError(
+                    f"{what}: {name!r} is none of the panel's series{why}; there are "
+                    f"{listed(near(self.ids, name) or self.ids)}"
+                )
+        return [row_of[name] for name in names]
 
     def without(
         self, rows: Int[np.ndarray, " entry"], positions: Int[np.ndarray, " entry"]
@@ -287,7 +342,7 @@ class Panel:
         ends. Without columns of numbers it lists events, such as earnings: 1 at the given times, 0
         at all others. Raises DataError for any other frame, and where a series has no row.
         """
-        future = Future.from_frame(frame, dated=self.times.dtype.kind == "M").checked(self.ids)
+        future = Future.from_frame(frame, self.ids, dated=self.times.dtype.kind == "M")
         return dataclasses.replace(self, future=future)
 
     def constant(self) -> Bool[np.ndarray, " series"]:
@@ -327,7 +382,7 @@ class Panel:
         if self.market is not None and set(names) <= set(self.market.ids):
             same = self.market.ids == tuple(names)
             return self if same else dataclasses.replace(self, market=self.market.only(names))
-        check_known(self, names, "market")
+        self.positions_of(names, "market")
         market = alone(self, names)
         gone = {name for name in names if name not in forecast}
         if not gone:
@@ -361,8 +416,7 @@ class Panel:
             return flagged
         at = self.times[-1] if cutoff is None else as_time(cutoff, self.times.dtype.kind)
         flags = self.flags.at(at, forecasting=forecasting)
-        row_of = {name: row for row, name in enumerate(self.ids)}
-        rows = np.array([row_of[name] for name in flags.ids], int)
+        rows = np.array(self.positions_of(flags.ids, "flags"), int)
         positions = np.minimum(np.searchsorted(self.times, flags.times), len(self.times) - 1)
         there = self.times[positions] == flags.times
         flagged[rows[there], positions[there]] = True
@@ -450,11 +504,6 @@ class Panel:
                 made[rows] = function(self.times[seen])
         return [made[seen.tobytes()] for seen in self.mask]
 
-    def latest_rows(self, row: int, count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-        """Return the latest observed rows of one series, as :meth:`from_arrays` takes them."""
-        seen = np.flatnonzero(self.mask[row])[-count:]
-        return self.times[seen], self.values[row, seen], self.channels
-
     def rows(self) -> list[tuple[Float[np.ndarray, " row"], Shaped[np.ndarray, " row"]]]:
         """Return the target and the times of each series' rows."""
         values = self.channel(self.target)
@@ -470,18 +519,6 @@ class Panel:
         if name not in self.channels:
             raise UsageError(f"channel {name!r}: expected one of {listed(self.channels)}")
         return self.values[:, :, self.channels.index(name)]
-
-
-def check_known(panel: Panel, names: Sequence[str], what: str) -> None:
-    """Raise UsageError for a name of no series of a panel; ``what``: the argument's name."""
-    known = set(panel.ids)
-    for name in names:
-        if name not in known:
-            why = f" ({panel.skipped[name]})" if name in panel.skipped else ""
-            raise UsageError(
-                f"{what}: {name!r} is none of the panel's series{why}; there are "
-                f"{listed(near(panel.ids, name) or panel.ids)}"
-            )
 
 
 def beside(panel: Panel, change: Callable[[Panel], Panel]) -> Panel:
@@ -502,21 +539,3 @@ def alone(panel: Panel, names: Sequence[str]) -> Panel:
     """Return some series of a panel without covariates, a market or peers."""
     some = panel.only(names)
     return dataclasses.replace(some, market=None, peers=None, future=None, static=None)
-
-
-def facts_of(panel: "Panel") -> Facts:
-    """Return the title and the lines that describe a panel."""
-    count, rows = len(panel.ids), panel.mask.sum(1)
-    times = f"{show_time(panel.times[0])} to {show_time(panel.times[-1])}"
-    others = [name for name in panel.channels if name != panel.target]
-    few, many = int(rows.min()), int(rows.max())
-    facts = {
-        "times": f"{times}, {in_words(panel.frequency)}",
-        "rows": f"{many:,}" if few == many else f"{few:,} to {many:,} per series",
-        "target": panel.target + (f"; inputs beside it: {listed(others)}" if others else ""),
-    }
-    if wrong := int(panel.flagged().sum()):
-        facts["flagged"] = f"{wrong:,} rows look wrong, and are not learned from"
-    if panel.skipped:
-        facts["skipped"] = first_of(panel.skipped)
-    return f"Panel of {count:,} series: {names_in_short(panel.ids)}", facts

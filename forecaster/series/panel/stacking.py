@@ -1,13 +1,13 @@
 """Steps of making a panel: times of one kind on a common axis, and values stacked on it."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from forecaster.errors import DataError, Kind, Skipped, check_names, check_type, wrong_argument
+from forecaster.errors import DataError, Kind, Skipped
 from forecaster.machine import free_memory
 from forecaster.series.calendar.times import means_now, repeated_at, show_time, split_offset
 
@@ -23,47 +23,21 @@ class Layout(NamedTuple):
     channels: tuple[str, ...] | None = None
 
 
-def check_arrays(series: Mapping[str, object]) -> None:
-    """Raise an error unless each series has sorted times (row,), numbers (row, channel) and names.
-
-    Raises UsageError for what is of another type, DataError for rows that do not fit together.
-    """
-    expected = "times (row,), values (row, channel) and the names of the channels, by series"
-    for name, parts in series.items():
-        check_type("series", name, str, "names of series")
-        try:
-            times, values, channels = cast(tuple[Any, Any, Any], parts)
-        except (TypeError, ValueError) as error:
-            raise wrong_argument("series", {name: parts}, expected) from error
-        check_names(f"series {name!r}: channels", channels, "the names of the channels")
-        if not _is_array_of(times, "iuM") or times.ndim != 1:
-            raise wrong_argument(f"series {name!r}: times", times, "an array of dates or counters")
-        if not _is_array_of(values, "biuf"):
-            raise wrong_argument(f"series {name!r}: values", values, "an array of real numbers")
-        if values.shape != (rows := len(times), len(channels)):
-            raise DataError(
-                f"series {name!r}: values of shape {values.shape}; expected {(rows, len(channels))}"
-                f", as it has {rows} times and {len(channels)} channels"
-            )
-        if (times[1:] < times[:-1]).any():
-            raise DataError(f"series {name!r}: its times are not sorted; sort its rows by time")
-
-
-def _is_array_of(value: object, kinds: str) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in kinds
-
-
 def stack(
     series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
-    times: Shaped[np.ndarray, " time"],
     channels: tuple[str, ...],
-) -> Float[np.ndarray, "series time channel"]:
-    """Return the values of all series on a common time axis, NaN where there is no number.
+) -> tuple[
+    Shaped[np.ndarray, " time"], Float[np.ndarray, "series time channel"], dict[str, Skipped]
+]:
+    """Return the common times of all series, their values, and the series that cannot be used.
 
-    Infinite numbers become NaN; :func:`unusable` names their series.
+    Values are NaN where there is no number. A series with a repeated time or an infinite number
+    cannot be used; its reason names the first one.
 
-    Raises DataError if they do not fit into memory, as where all series have times of their own.
+    Raises DataError for times that are not sorted or do not fit the values, and if the values of
+    all do not fit into memory, as where all series have times of their own.
     """
+    times = union_of(part[0] for part in series.values())
     need, free = 8 * len(series) * len(times) * len(channels), free_memory()
     if need > free:
         raise DataError(
@@ -72,35 +46,28 @@ def stack(
             "share them, or choose fewer series"
         )
     values = np.full((len(series), len(times), len(channels)), np.nan)
-    for row, (series_times, part, names) in enumerate(series.values()):
-        whole = len(series_times) == len(times)  # as of most, whose rows are copied at once
-        positions = slice(None) if whole else np.searchsorted(times, series_times)
+    unusable: dict[str, Skipped] = {}
+    for row, (name, (own, part, names)) in enumerate(series.items()):
+        if part.shape != (len(own), len(names)) or (own[1:] < own[:-1]).any():
+            raise DataError(
+                f"series {name!r}: expected sorted times (row,) and values (row, channel); got "
+                f"{len(own)} times, values of shape {part.shape} and {len(names)} channels"
+            )
+        whole = len(own) == len(times)  # as of most, whose rows are copied at once
+        positions = slice(None) if whole else np.searchsorted(times, own)
         if names == channels:
             values[row, positions] = part
         else:
             for column, channel in enumerate(names):
                 values[row, positions, channels.index(channel)] = part[:, column]
+        if (infinite := np.isinf(part)).any():
+            first, column = (int(index) for index in np.argwhere(infinite)[0])
+            value, when = float(part[first, column]), show_time(own[first])
+            unusable[name] = Skipped(Kind.INFINITE, column=names[column], value=value, first=when)
+        elif (again := own[1:] == own[:-1]).any():
+            unusable[name] = repeated_at(own[again.argmax()])
     values[~np.isfinite(values)] = np.nan
-    return values
-
-
-def unusable(
-    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
-) -> dict[str, Skipped]:
-    """Return the series with a repeated time or an infinite number, each with its first one."""
-    found: dict[str, Skipped] = {}
-    for name, (times, values, channels) in series.items():
-        if (again := times[1:] == times[:-1]).any():
-            found[name] = repeated_at(times[again.argmax()])
-        if (infinite := np.isinf(values)).any():
-            row, column = (int(index) for index in np.argwhere(infinite)[0])
-            found[name] = Skipped(
-                Kind.INFINITE,
-                column=channels[column],
-                value=float(values[row, column]),
-                first=show_time(times[row]),
-            )
-    return found
+    return times, values, unusable
 
 
 def union_of(parts: Iterable[np.ndarray]) -> np.ndarray:
@@ -132,14 +99,3 @@ def as_times(column: pd.Series) -> np.ndarray:
         return times.astype("datetime64[ns]").to_numpy()
     except (ValueError, OverflowError) as error:
         raise DataError(f"column 'ds' holds a date out of range: {error}") from error
-
-
-def fall_back_on_close(values: np.ndarray, channels: tuple[str, ...]) -> None:
-    """Fill the adjusted close with the close for each series whose first row has no adjusted close.
-
-    In place. The first row decides, so that no later row changes what was known at a cutoff.
-    """
-    adjusted, close = channels.index("adj_close"), channels.index("close")
-    first = np.isfinite(values[:, :, [adjusted, close]]).any(2).argmax(1)
-    without = np.isnan(values[np.arange(len(values)), first, adjusted])
-    values[without, :, adjusted] = values[without, :, close]
