@@ -121,25 +121,35 @@ def test_series_go_on_by_the_rule_of_nearly_all_rows_or_are_said_to_have_none(na
 
 
 @pytest.mark.parametrize(
-    ("conventions", "season"),
+    ("conventions", "seasons"),
     [
-        (MONTHS, 12),
-        (["QS", "QE", "BQS", "BQE", "QS-FEB", "BQE-NOV", "3WOM-3FRI", "13W-SUN", "91D"], 4),
-        (["2MS", "2ME", "2BME"], 6),
-        (["4ME"], 3),
-        (["6MS", "2QE", "26W-SAT"], 2),
-        (["4W-FRI", "28D"], 13),
-        (["2W-TUE"], 26),
-        (["SMS", "SME", "SME-14"], 24),
-        (["YS", "YE-JUN", "BYE", "2YE", "52W-SUN"], 1),
+        (MONTHS, (12,)),
+        (["QS", "QE", "BQS", "BQE", "QS-FEB", "BQE-NOV", "3WOM-3FRI", "13W-SUN", "91D"], (4,)),
+        (["2MS", "2ME", "2BME"], (6,)),
+        (["4ME"], (3,)),
+        (["6MS", "2QE", "26W-SAT"], (2,)),
+        (["4W-FRI", "28D"], (13,)),
+        (["2W-TUE"], (26,)),
+        (["SMS", "SME", "SME-14"], (24,)),
+        (["YS", "YE-JUN", "BYE", "2YE", "52W-SUN"], ()),
+        (["W-SUN"], (52,)),
+        (["D"], (7,)),
+        (["B"], (5,)),
+        (["h"], (24, 168)),
+        (["30min"], (48, 336)),
+        (["15min"], (96, 672)),
+        (["5min"], (288, 2016)),
     ],
 )
-def test_the_season_is_a_year_whatever_the_convention(conventions, season):
+@pytest.mark.parametrize("gap", [False, True])
+def test_the_season_is_a_year_a_week_or_a_day_whatever_the_convention(conventions, seasons, gap):
+    """Others are compared with the shortest; a day of minutes is longer than most series."""
     for convention in conventions:
-        times = dated(convention, 40, "1970-01-01").to_numpy("datetime64[ns]")
-        expected = () if season == 1 else (season,)
-        assert seasons_of(times, np.arange(40.0)) == expected, convention
-        assert default_season(infer_frequency(times)) == season, convention
+        times = dated(convention, 60, "1970-01-05").to_numpy("datetime64[ns]")
+        times = np.delete(times, 20) if gap else times
+        assert seasons_of(times, np.arange(float(len(times)))) == seasons, convention
+        shortest = 1 if convention in ("W-SUN", "5min") else min(seasons, default=1)
+        assert default_season(infer_frequency(times)) == shortest, convention
 
 
 @pytest.mark.parametrize(

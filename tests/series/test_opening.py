@@ -4,13 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import forecaster as fc
 from forecaster.series import default_season, infer_frequency
 from forecaster.series.calendar.gaps import regular_rows, without_gaps
 from forecaster.series.calendar.inferring import times_after_rows
 from forecaster.series.calendar.opening import open_numbers
 from forecaster.series.calendar.seasons import seasons_of
-from tests.slow import rest_slow
 
 DAYS = pd.date_range("2022-01-03", periods=200)  # from a Monday on
 HOURS = pd.date_range("2022-01-03", periods=24 * 70, freq="h")
@@ -67,22 +65,3 @@ def test_holidays_are_filled_so_that_each_weekday_keeps_its_place(closed, season
     np.testing.assert_array_equal(filled, OF_WEEK[rows].to_numpy(float))
     np.testing.assert_array_equal(rows[steps], there)
     assert (np.diff(open_numbers(DAYS.to_numpy(), 86_400, slots)) <= 1).all()
-
-
-@pytest.mark.parametrize("closed", rest_slow([[5, 6], [6], [0]]))
-def test_forecasts_follow_the_week_of_a_shop_that_is_closed_on_some_days(closed, tmp_path):
-    random = np.random.default_rng(0)
-    holidays = [30, 31, 75, 120, 165]
-    kept = ~np.isin(OF_WEEK, closed) & ~np.isin(np.arange(200), holidays)
-    level = 30 + 10 * OF_WEEK.to_numpy()
-    frame = pd.concat(
-        pd.DataFrame({"unique_id": f"s{n}", "ds": DAYS, "y": random.normal(level, 1.0)})[kept]
-        for n in range(4)
-    )
-    panel = fc.load_panel(frame)
-    model = fc.fit(panel, fc.Config(horizon=7))
-    fc.save(model, tmp_path / "model")
-    made = fc.predict(fc.load(tmp_path / "model"), panel)
-    days = made["ds"].dt.day_of_week
-    assert not days.isin(closed).any()
-    np.testing.assert_allclose(made["LSTM"], 30 + 10 * days, atol=6)

@@ -1,26 +1,9 @@
 """Seasons: of dates by their frequency, of whole numbers by the values."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from forecaster.series.calendar.inferring import infer_frequency
-from forecaster.series.calendar.seasons import default_season, find_seasons, seasons_of
-
-
-@pytest.mark.parametrize(
-    ("frequency", "seasons", "shortest"),
-    [("h", (24, 168), 24), ("30min", (48, 336), 48), ("15min", (96, 672), 96), ("D", (7,), 7),
-     ("B", (5,), 5), ("W-SUN", (52,), 1), ("MS", (12,), 12), ("QE", (4,), 4), ("YS", (), 1),
-     ("5min", (288, 2016), 1)],
-)  # fmt: skip
-@pytest.mark.parametrize("gap", [False, True])
-def test_dates_have_the_usual_seasons_of_their_frequency(frequency, seasons, shortest, gap):
-    """Others are compared with the shortest; a day of minutes is longer than most series."""
-    times = pd.date_range("1970-01-05", periods=60, freq=frequency).to_numpy("datetime64[ns]")
-    times = np.delete(times, 20) if gap else times
-    assert seasons_of(times, np.arange(float(len(times)))) == seasons
-    assert default_season(infer_frequency(times)) == shortest
+from forecaster.series.calendar.seasons import find_seasons, seasons_of
 
 
 @pytest.mark.parametrize("begin", ["2026-03-02 22:00", "2026-03-06 17:00"])

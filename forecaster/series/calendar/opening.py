@@ -43,12 +43,6 @@ def in_slots(
     return np.isin(_slots(times, seconds), np.asarray(slots))
 
 
-def slots_a_day(slots: Sequence[int], seconds: int) -> int:
-    """Return the median number of slots, each ``seconds`` long, of the days that have one."""
-    _, counts = np.unique(np.asarray(slots) * seconds // _DAY, return_counts=True)
-    return int(np.median(counts))
-
-
 def open_numbers(
     times: Shaped[np.ndarray, " time"], seconds: int, slots: Sequence[int]
 ) -> Int[np.ndarray, " time"]:

@@ -6,7 +6,6 @@ from jaxtyping import Float, Shaped
 
 from forecaster.series.calendar.frequency import Frequency
 from forecaster.series.calendar.inferring import infer_frequency
-from forecaster.series.calendar.opening import slots_a_day
 from forecaster.series.limits import LONGEST_SEASON
 
 _DAY = 86_400  # seconds
@@ -38,7 +37,8 @@ def usual_seasons(frequency: Frequency) -> tuple[int, ...]:
     A day has as many steps as rows come in one, and so has a week.
     """
     if frequency.open:
-        a_day = slots_a_day(frequency.open, frequency.seconds)
+        days = np.asarray(frequency.open) * frequency.seconds // _DAY
+        a_day = int(np.median(np.unique(days, return_counts=True)[1]))
         return tuple(sorted({steps for steps in (a_day, len(frequency.open)) if steps > 1}))
     count, base = frequency.base
     if months := frequency.months:

@@ -147,22 +147,23 @@ def latest(panel: Panel, *, forecasting: bool = True) -> Iterator[Finding]:
     for name, (values, times) in zip(panel.ids, panel.rows(), strict=True):
         if not len(values) or (values == 0).mean() > 0.5 or are_counts(values):
             continue
+        seasons = seasons_of(times, values)
         if len(values) > _FEWEST:
-            yield from _latest(name, values, times)
-        if forecasting:
-            continue
-        if (rows := dip_of(values, seasons_of(times, values))) is not None:
+            yield from _latest(name, values, times, seasons)
+        if not forecasting and (rows := dip_of(values, seasons)) is not None:
             said = f"{show_time(times[rows[0]])} to {show_time(times[rows[-1]])}"
             yield Finding("dip", name, said, len(rows))
 
 
-def _latest(name: str, values: Rows, times: Shaped[np.ndarray, " row"]) -> Iterator[Finding]:
+def _latest(
+    name: str, values: Rows, times: Shaped[np.ndarray, " row"], seasons: tuple[int, ...]
+) -> Iterator[Finding]:
     """Yield what is found in the latest rows of a series, see :func:`latest`."""
     ending = len(values) - 1 - int(np.flatnonzero(values)[-1])
     if ending > 1:
         if (values[:-ending] > 0).all():
             yield Finding("zeros", name, f"{ending} since {show_time(times[-ending])}", ending)
-    elif (expected := _expected_if_far(values, seasons_of(times, values))) is not None:
+    elif (expected := _expected_if_far(values, seasons)) is not None:
         value = f"{_number(values[-1])}, expected about {_number(expected)}"
         yield Finding("far", name, f"{show_time(times[-1])}: {value}", 1)
     elif (row := _jumped_at(values)) is not None:

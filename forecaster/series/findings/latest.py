@@ -131,15 +131,14 @@ def find_late(
         ended = {name for name in _behind(then, kinds, fitted) if ends[name] <= then[name]}
     for name, last in ends.items():
         since = behind.get(name, 0)
-        if count := max(missed(kinds[name], last, end), since):
-            lacks = f"{count:,} {unit}{'' if count == 1 else 's'} behind"
-            yield Finding("late", name, f"ends {show_time(last)}, {lacks}", count)
+        count = max(missed(kinds[name], last, end), since)
+        late, lacks = (f"{n:,} {unit}{'' if n == 1 else 's'} behind" for n in (count, since))
+        if count:
+            yield Finding("late", name, f"ends {show_time(last)}, {late}", count)
         if since and name in ended:
             yield Finding("ended", name)
         elif since and (name in stored.of or not stored.of):
-            lacks = f"{since:,} {unit}{'' if since == 1 else 's'} behind"
-            said = f"{lacks}, since {show_time(last)}"
-            yield Finding("behind", name, said, since)
+            yield Finding("behind", name, f"{lacks}, since {show_time(last)}", since)
 
 
 def _missed(frequency: Frequency, last: np.datetime64, end: Date | None) -> int:
