@@ -18,10 +18,19 @@ def clock(times) -> list[str]:
 
 @pytest.mark.parametrize("utc", [False, True])
 @pytest.mark.parametrize("closing", [False, True])
-@pytest.mark.parametrize("exchange", ["XNYS", "XASX", "XHKG"])
-def test_the_hours_of_an_exchange_are_found(exchange, utc, closing):
+@pytest.mark.parametrize(
+    ("exchange", "days"),
+    [
+        ("XNYS", DAYS),
+        ("XASX", DAYS),
+        ("XHKG", DAYS),
+        ("XTKS", (pd.Timestamp("2024-05-07"), pd.Timestamp("2024-06-28"))),  # it closed at 15:00
+        ("XSGO", (pd.Timestamp("2024-05-07"), pd.Timestamp("2024-06-28"))),  # winter: till 16:00
+    ],
+)
+def test_the_hours_of_an_exchange_at_that_time_are_found(exchange, days, utc, closing):
     hours = Hours(exchange, utc, 900, 900 if closing else 0, closing)
-    times = hours.between(*DAYS)
+    times = hours.between(*days)
     assert infer_frequency(times) == Frequency("900s", hours=hours)
     gappy = np.delete(times, np.random.default_rng(0).integers(0, len(times), len(times) // 5))
     assert infer_frequency(gappy).hours == hours

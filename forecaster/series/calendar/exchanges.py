@@ -68,13 +68,19 @@ def sessions(exchange: str, first: pd.Timestamp, last: pd.Timestamp) -> np.ndarr
     return inside.to_numpy("datetime64[ns]")
 
 
-@functools.lru_cache(maxsize=128)
-def regular_hours(exchange: str) -> tuple[str, int, int]:
-    """Return an exchange's timezone, and its opening and closing in seconds of its local day."""
+@functools.lru_cache(maxsize=1024)
+def regular_hours(exchange: str, day: pd.Timestamp) -> tuple[str, int, int]:
+    """Return an exchange's timezone, and when it opened and closed as a rule at the time of a day.
+
+    In seconds of its local day.
+    """
     module = importlib.import_module(f"exchange_calendars.exchange_calendar_{exchange.lower()}")
     # No calendar is built, which would compute all sessions and take half a second.
     rules = object.__new__(getattr(module, f"{exchange}ExchangeCalendar"))
-    (_, opens), (_, closes) = rules.open_times[-1], rules.close_times[-1]
+    opens, closes = (
+        next(time for since, time in reversed(times) if since is None or since <= day)
+        for times in (rules.open_times, rules.close_times)
+    )
     return str(rules.tz), *(60 * (60 * time.hour + time.minute) for time in (opens, closes))
 
 

@@ -75,7 +75,7 @@ def infer_hours(index: pd.DatetimeIndex, step: int) -> Hours | None:
 
 def _hours_of(index: pd.DatetimeIndex, exchange: str, step: int, *, utc: bool) -> Hours | None:
     """Return the hours of one exchange if these times keep them, or else None."""
-    zone, opens, closes = regular_hours(exchange)
+    zone, opens, closes = regular_hours(exchange, index[-1].normalize())
     local = index.tz_localize("UTC").tz_convert(zone).tz_localize(None) if utc else index
     since = (local - local.normalize()) // pd.Timedelta(seconds=1) - opens
     length = closes - opens

@@ -28,6 +28,7 @@ _PART = 0.25  # least share of the dates on each of the two days of a half month
 _LEAST_SLOT = 900  # seconds; finer steps are not looked for in slots of the week
 _BY_MINUTES = 600  # seconds, from which on steps of stamps that are some seconds late are rounded
 _LATE = 0.01  # largest share of a step by which they are
+_STEPS = ("B", "D", "s", "ms", "us", "ns")  # bases of steps that all have one length
 _NEAR = 0.1  # of a step, by which a row may miss a whole number of steps
 
 
@@ -200,7 +201,7 @@ def odd_rows(times: Shaped[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
     if frequency.alias == "months":
         day = np.minimum(frequency.day, index.days_in_month)
         return odd | ((index.day != day) & (frequency.day > 0))
-    if frequency.months or frequency.base[1] in ("W", "SMS", "SME"):
+    if frequency.base[1] not in _STEPS:
         days = index.normalize()
         odd = ~days.isin(pd.date_range(days[0], days[-1], freq=frequency.offset))
         return odd & np.array([frequency.starts_at(day) == day for day in days])
