@@ -89,24 +89,19 @@ def compact(home: Home, paths: Sequence[Path]) -> None:
     An interruption loses nothing: the new files are complete before the old ones are removed, and
     rows in two files count once. Raises WriteError.
     """
-    kinds: dict[tuple[str, bool], dict[Path, pa.Table]] = {}
+    groups: dict[tuple[str, bool, str], dict[Path, pa.Table]] = {}
     for path, table in readable(paths):
-        kinds.setdefault(kind_of(table), {})[path] = table
-    for kind, files in kinds.items():
-        table, written = joined(list(files.values())), set[Path]()
+        groups.setdefault((*kind_of(table), path.name[:_MONTH]), {})[path] = table
+    for of, files in groups.items():
+        table = joined(list(files.values()))
         made = table.column("made").to_pandas()
-        for month, of_month in made.groupby(made.dt.strftime("%Y-%m")):  # UTC
-            # Named after its first time and what it holds, so that it is written again as itself.
-            text = "\n".join([str(month), str(kind), str(of_month.max()), str(len(of_month))])
-            digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-            path = home.new_recorded(digest, of_month.min())
-            path = path.with_name(f"{path.stem}{_JOINED}.parquet")
-            part = table.take(pa.array(of_month.index.to_numpy()))
-            atomic.write_file(path, lambda to, part=part: write_table(part, to))
-            written.add(path)
-        for path in files:
-            if path not in written:
-                atomic.remove_file(path)
+        # Named after its first time and what it holds, so that it is written again as itself.
+        text = "\n".join([str(of), str(made.max()), str(len(made))])
+        path = home.new_recorded(hashlib.sha256(text.encode()).hexdigest()[:12], made.min())
+        path = path.with_name(f"{path.stem}{_JOINED}.parquet")
+        atomic.write_file(path, lambda to, table=table: write_table(table, to))
+        for old in files.keys() - {path}:
+            atomic.remove_file(old)
 
 
 def rename_in_record(home: Home, source: str, old: str, new: str) -> int:

@@ -130,7 +130,8 @@ def escape(text: str) -> str:
 
 
 def typeset(text: str) -> str:
-    """Escape a sentence or a heading for HTML. No line breaks before % or after =."""
+    """Escape a sentence or a heading for HTML. No line breaks before % or after =; curly quotes."""
+    text = text.replace("'unchanged'", "“unchanged”")
     return escape(_percent(text).replace(" = ", " =\N{NO-BREAK SPACE}"))
 
 

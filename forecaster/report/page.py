@@ -167,8 +167,7 @@ def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
 
 def _sections(evaluation: Evaluation) -> Iterator[html.Section]:
     """Yield the sections of the page, in order."""
-    lines = (_as_set(line) for line in verdict(evaluation))
-    items = "".join(f"<li>{html.typeset(line)}</li>" for line in lines)
+    items = "".join(f"<li>{html.typeset(line)}</li>" for line in verdict(evaluation))
     yield html.Section(
         "verdict", "Verdict", f"<ol class='verdict'>{items}</ol>{_side_by_side(evaluation)}"
     )
@@ -267,7 +266,7 @@ def _side_by_side(evaluation: Evaluation) -> str:
 def _untested(evaluation: Evaluation, horizon: int = ALL) -> str:
     """Return a note on why the columns of tests are empty, if there are too few cutoffs."""
     why = lack_of_tests(evaluation, horizon)
-    return f"<p class='note'>{html.typeset(_as_set(why))}</p>" if why else ""
+    return f"<p class='note'>{html.typeset(why)}</p>" if why else ""
 
 
 def _groups(evaluation: Evaluation) -> str:
@@ -403,8 +402,3 @@ def _costs(evaluation: Evaluation) -> pd.DataFrame:
     rows += [(f"{name}, forecasts", f"{s:.1f} s") for name, s in seconds.baselines.items()]
     rows += [("the whole evaluation, by the clock", f"{seconds.all:.1f} s")]
     return pd.DataFrame(rows, columns=["what", "cost"])
-
-
-def _as_set(line: str) -> str:
-    """Adapt a sentence for the terminal to the page: typographic quotes."""
-    return line.replace("'unchanged'", "“unchanged”")
