@@ -1,7 +1,9 @@
 """Summaries of evaluations, and the file that holds them."""
 
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from forecaster.evaluation import Summary
@@ -15,6 +17,13 @@ def test_a_file_of_every_entry_is_read_and_written_as_it_was(tmp_path):
     summary = Summary.read(path)
     summary.write(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == path.read_text()
+
+
+def test_numbers_of_numpy_are_read_as_the_numbers_that_they_are(tmp_path):
+    given = dataclasses.replace(Summary.from_dict(SUMMARY), seed=np.int64(3), refit=np.int64(2))
+    given.write(tmp_path / "summary.json")
+    read = Summary.read(tmp_path / "summary.json")
+    assert (read.seed, read.refit) == (3, 2)
 
 
 def test_entries_of_other_versions_are_passed_over():

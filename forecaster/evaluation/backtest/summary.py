@@ -190,14 +190,12 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the flat table of ``summary.json``."""
-        values = _shallow(self)
-        values["config"] = dataclasses.asdict(self.config)
-        values["skipped"] = skipped_to_json(self.skipped)
-        values["seconds"] = _shallow(self.seconds)
+        values = msgspec.to_builtins(self, enc_hook=int)  # numbers of NumPy
+        values |= values.pop("provenance") | {"skipped": skipped_to_json(self.skipped)}
+        values["seconds"] = {name: s for name, s in values["seconds"].items() if s is not None}
         for name in ("groups", "forecast_by"):
-            if not values[name]:
-                del values[name]
-        return values | _shallow(values.pop("provenance"))
+            values[name] = values[name] or None
+        return {name: value for name, value in values.items() if value is not None}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Summary":
@@ -208,9 +206,3 @@ class Summary:
         skipped = values.get("skipped")
         read = {"skipped": skipped_from_json(skipped)} if isinstance(skipped, dict) else {}
         return msgspec.convert({**values, **read, "provenance": values}, Summary)
-
-
-def _shallow(value: Any) -> dict[str, Any]:
-    """Return a dataclass as a dictionary, without the fields that are None."""
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return {name: entry for name, entry in fields.items() if entry is not None}
