@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from forecaster.errors import ForecasterWarning
+from forecaster.errors import ForecasterWarning, ModelError
 from forecaster.forecasting.bands.calibration import Calibrated, normal_scores_of
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.model import Model
@@ -57,7 +57,10 @@ Parts: TypeAlias = dict[str, Float[np.ndarray, "series origin horizon"]]
 
 BAND, MEDIAN, FORECAST, COMPONENT = "band", "median", "forecast", "component"
 TOTAL, NEW_FIT = "total", "new fit"
-_SPOKEN = {"market": "the market", "networks": "its networks", "falls": "recent falls"}
+_SPOKEN = {
+    "market": "the market", "networks": "its networks", "falls": "recent falls",
+    NEW_FIT: "a new fit",
+}  # fmt: skip
 KEYS = ["unique_id", "step", "of", "factor"]
 _ROWS, _EVERY = 252, 4  # the latest rows that say what is usual, and how many apart
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
@@ -108,14 +111,15 @@ class Explanation:
         band: Any = rows[rows["of"] == BAND].set_index("factor")
         total, relative = band.loc[TOTAL], bool(rows["relative"].iloc[0])
         width = f"{100 * total['value']:.2f} %" if relative else f"{total['value']:.4g}"
-        said = f"{name}: the {self.level:g} % band is {width} wide"
+        said = f"{name}: {'' if relative else self._median(rows)}"
+        said += f"the {self.level:g} % band is {width} wide"
         change = total["change"] if "change" in band else np.nan
         if np.isfinite(change):
             by, way = abs(np.expm1(change)), "wider" if change > 0 else "narrower"
             same = by < _SMALL
             said += f", {'as wide as' if same else f'{_percent(by)} {way} than'} on {self.since}"
             said += self._after(name, relative=relative)
-            said += _whys(band["change"].drop(TOTAL), change)
+            said += "" if same else _whys(band["change"].drop(TOTAL), change)
         if total["usual"] > 0 and total["value"] > 0:
             times = total["value"] / total["usual"]
             said += f". It is {times:.2f} times as wide as usual in the last year"
@@ -124,6 +128,23 @@ class Explanation:
             if abs(np.log(times)) > _LARGE and len(large):
                 said += f", most by {' and '.join(map(_spoken, large.index))}"
         return said + "."
+
+    def _median(self, rows: pd.DataFrame) -> str:
+        """Return the median of a series in its own units, and what changed it, in words."""
+        terms: Any = rows[rows["of"] == MEDIAN].set_index("factor")
+        said = f"the median is {terms.loc[TOTAL, 'value']:.4g}"
+        made = rows[rows["of"] == FORECAST].set_index("factor")["value"]
+        if "mean" in made:
+            said += f" (mean {made['mean']:.3g}, deviation {made['deviation']:.3g})"
+        change = terms.loc[TOTAL, "change"] if "change" in terms else 0.0
+        if change and np.isfinite(change):
+            way = "higher" if change > 0 else "lower"
+            said += f", {abs(change):.3g} {way} than was forecast on {self.since}"
+            parts = terms["change"].drop(TOTAL)
+            parts = parts[parts.abs() >= abs(change) / 10]
+            parts = parts.iloc[np.argsort(-parts.abs(), kind="stable")][:3]
+            said += "".join(f", {by:+.3g} through {_spoken(one)}" for one, by in parts.items())
+        return f"{said}; "
 
     def _after(self, name: str, *, relative: bool) -> str:
         """Return the move of a series since the earlier date, in words."""
@@ -192,6 +213,8 @@ def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Ite
     yield f"{title:<24}{'now':>11}{'usual':>11}{'now/usual':>11}{'percentile':>12}{last}"
     for one in rows.to_dict("records"):
         value, usual = one["value"], one["usual"]
+        if value == usual == float(band) and one["factor"] != TOTAL:
+            continue  # it does nothing
         scale, unit = (100, " %") if relative and (one["factor"] == TOTAL or not band) else (1, "")
         cells = [_number(scale * number, unit) for number in (value, usual)]
         cells.append(_number(value / usual if band and usual else np.nan, digits=3))
@@ -224,28 +247,30 @@ def explained(
     - ``panel``: as it was known at the date that is explained; ``before``: at the earlier one
     - ``older``: the model of the earlier date, where it is another one
     """
-    model, panel = prepared(model, panel)
-    some = [name for name in ids if name in panel.ids]
-    panel = panel.only(some)
-    frame = factors_of(model, panel, level)
+    frame = _factors_of(model, panel, ids, level)
+    if frame is None:
+        raise ModelError(f"{', '.join(ids[:5])}: no forecast can be made, so none is explained")
     if before is None:
         return Explanation(frame, level, notes=tuple(notes))
     with warnings.catch_warnings():  # all is said of the later date already
         warnings.simplefilter("ignore", ForecasterWarning)
-        newer, then = prepared(model, before)
-        some = [name for name in some if name in then.ids]
-        past = factors_of(newer, then.only(some), level)
-        was = None
-        if older is not None:
-            own, there = prepared(older, before)
-            was = factors_of(own, there.only([n for n in some if n in there.ids]), level)
-    return Explanation(
-        compared(frame, past, was),
-        level,
-        dict(_moves(panel, before.times[-1])),
-        show_time(before.times[-1]),
-        notes=tuple(notes),
-    )
+        past = _factors_of(model, before, ids, level)
+        was = None if older is None else _factors_of(older, before, ids, level)
+    if past is None:
+        return Explanation(frame, level, notes=tuple(notes))
+    since = before.times[before.mask.any(0)][-1]
+    moves = dict(_moves(panel.masked(forecasting=True).only([*ids]), since))
+    changes = compared(frame, past, was)
+    return Explanation(changes, level, moves, show_time(since), notes=tuple(notes))
+
+
+def _factors_of(
+    model: Model, panel: Panel, ids: Sequence[str], level: float
+) -> pd.DataFrame | None:
+    """Return the factors of those series that can be forecast; None where none can be."""
+    model, panel = prepared(model, panel)
+    some = [name for name in ids if name in panel.ids]
+    return factors_of(model, panel.only(some), level) if some else None
 
 
 def _moves(panel: Panel, since: object) -> Iterator[tuple[str, tuple[float, float]]]:
@@ -285,31 +310,36 @@ def compared(
 ) -> pd.DataFrame:
     """Return factors with those of another date beside them, and what each did to the change.
 
-    Adds the value ``then``; the ``change``, a difference of logarithms of factors and a plain one
+    Prices are compared at the same step ahead, other series at the same time. Adds the value
+    ``then``; the ``change``, a difference of logarithms of factors and a plain one
     of terms, so that changes add up to that of the total; and the ``share`` of that.
 
     - ``now``, ``then``: by the same model, from :func:`factors_of`
     - ``older``: at the date of ``then`` by the model of that time; a new fit is then a factor of
       its own
     """
-    values = then[[*KEYS, "value"]].rename(columns={"value": "then"})
-    frame = now.merge(values, "left", on=KEYS)
+    on = ["unique_id", "when", "of", "factor"]
+    frame, *others = (
+        part.assign(when=part["step"].astype(object).where(part["relative"], part["ds"]))
+        for part in (now, then, *(() if older is None else (older,)))
+    )
+    for name, part in zip(("then", "was"), others, strict=False):
+        values = part[[*on, "value"]].rename(columns={"value": name})
+        frame = frame.merge(values, "left", on=on)
+    frame = frame.drop(columns="when")
     if older is not None:
-        was = older[[*KEYS, "value"]].rename(columns={"value": "was"})
-        fit = frame.merge(was, "left", on=KEYS)
-        fit = fit[(fit["factor"] == TOTAL) & fit["was"].notna()]
-        band = fit["of"] == BAND
-        new = fit.assign(
+        was, band = frame.pop("was"), frame["of"] == BAND
+        total = frame["factor"] == TOTAL
+        fit = frame.assign(
             factor=NEW_FIT,
             value=np.where(band, 1.0, 0.0),
-            then=np.where(band, fit["was"] / fit["then"], fit["was"] - fit["then"]),
+            then=np.where(band, was / frame["then"], was - frame["then"]),
             usual=np.nan,
             percentile=np.nan,
-        ).drop(columns="was")
-        whole = frame["of"].isin([FORECAST]) | (frame["factor"] == TOTAL)
-        before = frame.merge(was, "left", on=KEYS)["was"]
-        frame["then"] = frame["then"].mask(whole & before.notna(), before)
-        frame = pd.concat([frame, new]).sort_index(kind="stable").reset_index(drop=True)
+        )[total & was.notna()]
+        whole = (total | (frame["of"] == FORECAST)) & was.notna()
+        frame["then"] = frame["then"].mask(whole, was)
+        frame = pd.concat([frame, fit]).sort_index(kind="stable").reset_index(drop=True)
     value, before = (frame[name].to_numpy(float) for name in ("value", "then"))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(value == before, 0.0, np.log(value / before))
@@ -377,12 +407,9 @@ def _points(
 ) -> Float[np.ndarray, "point series origin horizon"]:
     """Return median and bounds as they are forecast, then as without calibration."""
     usual = scores[:, None, None, None]
-    return np.stack(
-        [
-            *map(made.quantiles, calibrated.scores(usual)),
-            *(Distribution.quantiles(made, np.broadcast_to(u, made.shape)) for u in usual),
-        ]
-    )
+    plain = Distribution(made.location, made.scale, made.dof)  # also of counts
+    each = (plain.quantiles(np.broadcast_to(one, made.shape)) for one in usual)
+    return np.stack([*map(made.quantiles, calibrated.scores(usual)), *each])
 
 
 def _rows(
@@ -448,6 +475,10 @@ class _At:
         z = np.take_along_axis(self.transformed.z, self.origins, axis=1)[:, :, None]
         latest = self.transformed.invert(np.broadcast_to(z, self._base.shape))
         named = {"latest": latest, "low": self._low, "median": self._middle, "high": self._high}
+        if self._counted.any():
+            mean, deviation = self._base + self._unit * self.points[3], self._unit * self.scale
+            named["mean"] = np.where(self._counted, mean, np.nan)
+            named["deviation"] = np.where(self._counted, deviation, np.nan)
         if self._blends is not None:
             named["a year before"] = self._a_year_before()
         return {name: values * factor for name, values in named.items()}
@@ -600,7 +631,7 @@ class _Blends:
         known = with_blends(rows, [*natures.values()], blending)
         horizon = at.model.config.horizon
         shape = *origins.shape, horizon
-        terms = "level", "season", "trend", "running mean", "calendar", "covariates"
+        terms = "level", "season", "trend and smoothing", "running mean", "calendar", "covariates"
         base = {name: np.zeros(shape) for name in terms}
         unit = {name: np.ones(shape) for name in ("level", "usual error", "known effects")}
         named: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -622,7 +653,7 @@ class _Blends:
             own = {
                 "level": level,
                 "season": lately,
-                "trend": middle[step] - level - lately,
+                "trend and smoothing": middle[step] - level - lately,
                 "running mean": mean[step] - middle[step],
             }
             for part, values in own.items():

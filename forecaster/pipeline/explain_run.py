@@ -11,7 +11,14 @@ import pandas as pd
 from jaxtyping import Float
 
 from forecaster import swarm
-from forecaster.errors import ModelError, Skipped, has, pip_command, wrong_argument
+from forecaster.errors import (
+    ForecasterWarning,
+    ModelError,
+    Skipped,
+    has,
+    pip_command,
+    wrong_argument,
+)
 from forecaster.evaluation import baselines
 from forecaster.files import Home
 from forecaster.forecasting import (
@@ -24,7 +31,7 @@ from forecaster.forecasting import (
 )
 from forecaster.ingest import ColumnOptions, CovariateFiles, Store, Table, as_panel
 from forecaster.pipeline.predict_run import Prediction, with_covariates
-from forecaster.series import Date, Panel, Time, show_time
+from forecaster.series import Date, Finding, Panel, Time, findings_in_words, show_time
 from forecaster.storage import (
     Run,
     all_series,
@@ -123,8 +130,8 @@ def explain_from_home(
     """
     swarm.keep_compiled(home.programs)
     chosen = choose_run(home, run, tickers, on_notice)
-    if at is not None and run is None:
-        chosen = _run_at(home, chosen, _end_of(at)) or chosen
+    if at is not None and run is None and _seen_later(chosen, end := _end_of(at)):
+        chosen = _run_at(home, chosen, end) or chosen
     store = store_of(home, chosen)
     opened = under_new_names(store, chosen)
     if tickers is None:
@@ -163,26 +170,32 @@ def _explained(
     """Explain series whose networks are read together; return also the panel, as it was known."""
     model = run.model([name for name in ids if name in set(run.ids)])
 
-    def known(end: Date | None) -> Panel:
-        panel, _ = forecasting_panel(store, model, ids, end)
-        return with_covariates(panel, model, CovariateFiles(), home, run.folder)
+    def known(end: Date | None) -> tuple[Panel, list[Finding]]:
+        panel, findings = forecasting_panel(store, model, ids, end)
+        return with_covariates(panel, model, CovariateFiles(), home, run.folder), findings
 
-    panel = known(at)
-    before = None if since is None else known(since)
+    panel, findings = known(at)
+    notes = [f"{said}." for said in findings_in_words(findings, len(ids)).values()]
+    before = None if since is None else known(since)[0]
     times = panel.times[panel.mask.any(0)]
     if before is None and len(times) > 1:
         # Days are read again, since rows that looked wrong may have been found later.
         daily = times.dtype.kind == "M" and times[-2] == times[-2].astype("datetime64[D]")
-        before = known(show_time(times[-2])) if daily else panel.until(times[-2])
-    older, notes = None, list[str]()
+        before = known(show_time(times[-2]))[0] if daily else panel.until(times[-2])
+    older = None
     if before is not None and _seen_later(run, end := before.times[-1]):
         then = _run_at(home, run, end)
         older = None if then is None else _model_of(then, store, ids)
         who = "no run of that time is kept, so it makes both forecasts"
         if then is not None and older is not None:
             who = f"run {then.name} made the forecasts of that day"
-        notes = [f"Run {run.name} was fitted on rows after {show_time(end)}; {who}."]
-    made = explained(model, panel, ids, level=level, before=before, older=older, notes=notes)
+        notes.append(f"Run {run.name} was fitted on rows after {show_time(end)}; {who}.")
+    try:
+        made = explained(model, panel, ids, level=level, before=before, older=older, notes=notes)
+    except ModelError:  # perhaps nothing could be forecast from the row before
+        if since is not None:
+            raise
+        made = explained(model, panel, ids, level=level)
     return made, panel
 
 
@@ -200,7 +213,9 @@ def explain_prediction(
     at = show_time(end.astype("datetime64[D]")) if end.dtype.kind == "M" else None
     level = min(levels, key=lambda one: abs(one - 80))
     ids = list(made.panel.ids) if ids is None else ids
-    return explain_from_home(home, ids, run=made.run, at=at, level=level).explanation
+    with warnings.catch_warnings():  # the forecasts themselves have said all
+        warnings.simplefilter("ignore", ForecasterWarning)
+        return explain_from_home(home, ids, run=made.run, at=at, level=level).explanation
 
 
 def _end_of(day: Date) -> np.datetime64:
@@ -209,17 +224,18 @@ def _end_of(day: Date) -> np.datetime64:
 
 def _seen_later(run: Run, time: Any) -> bool:
     """Return whether a run was fitted on rows after a time."""
-    return bool(np.array([*run.fitted_until.values()]).max() > time)
+    until = np.array([*run.fitted_until.values()])
+    return until.dtype.kind == np.asarray(time).dtype.kind and bool(until.max() > time)
 
 
 def _run_at(home: Home, run: Run, time: Any) -> Run | None:
     """Return the latest run of the same source that had seen no row after a time, if it is kept."""
-    for one in reversed(runs_of(home)[0]):
-        if one.source == run.source and one.config.horizon == run.config.horizon:
-            until = one.fitted_until.values()
-            if until and not _seen_later(one, time):
-                return one
-    return None
+    alike = (
+        one
+        for one in reversed(runs_of(home)[0])
+        if (one.source, one.config.horizon) == (run.source, run.config.horizon)
+    )
+    return next((one for one in alike if one.fitted_until and not _seen_later(one, time)), None)
 
 
 def _model_of(run: Run, store: Store, ids: Sequence[str]) -> Model | None:

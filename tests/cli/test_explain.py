@@ -20,7 +20,7 @@ def test_a_band_is_explained_by_the_numbers_of_predict(home, tmp_path):
     said = made.stdout.splitlines()[0]
     assert said.startswith(f"AAPL: the 80 % band is {100 * width:.2f} % wide, ")
     assert " than on 20" in said or "as wide as on 20" in said
-    for name in ("own volatility", "networks", "EWMA", "GARCH", "realised, 20 rows"):
+    for name in ("own volatility", "level and step", "EWMA", "GARCH", "realised, 20 rows"):
         assert f"\n{name}" in made.stdout
 
 

@@ -69,7 +69,9 @@ def test_components_have_weights_that_give_the_blend():
     frame = factors_of(*prepared(model, panel))
     parts = frame[frame["of"] == "component"]
     blend = (parts["value"] * parts["weight"]).groupby([parts["unique_id"], parts["step"]]).sum()
-    terms = frame[(frame["of"] == "median") & frame["factor"].isin(["level", "season", "trend"])]
+    terms = frame[
+        (frame["of"] == "median") & frame["factor"].isin(["level", "season", "trend and smoothing"])
+    ]
     summed = terms.groupby(["unique_id", "step"])["value"].sum()
     np.testing.assert_allclose(blend, summed, rtol=1e-9)
     a_year = frame[(frame["factor"] == "a year before") & (frame["step"] == 1)]
@@ -115,6 +117,17 @@ def test_a_new_fit_is_a_factor_of_its_own(prices):
 
 
 @pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_a_median_in_units_is_compared_with_the_earlier_one_of_the_same_day():
+    model, panel = fitted("counts")
+    made = fc.explain(model, panel, "s1")
+    before = fc.predict(model, panel.until(panel.times[-2])).query("unique_id == 's1'")
+    medians = made.frame.query("of == 'median' and factor == 'total'").set_index("ds")["then"]
+    then = before.set_index("ds")["LSTM"].reindex(medians.index)
+    assert then.notna().sum() == 2 and (medians[then.notna()] == then.dropna()).all()
+    assert made.sentence("s1").startswith("s1: the median is ") and "(mean " in made.text("s1")
+
+
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
 def test_a_past_date_is_explained_as_it_was_known(prices):
     """Whatever came later changes no bit of it."""
     model, panel = prices
@@ -150,7 +163,7 @@ def test_the_sentence_says_by_how_much_a_price_has_fallen(prices):
 @pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
 def test_factors_are_those_of_forecasts_of_500_random_dates():
     random = np.random.default_rng(1)
-    for name, count in {"prices pooled": 30, "daily with networks": 40, "counts": 40}.items():
+    for name, count in {"prices pooled": 200, "daily with networks": 150, "counts": 150}.items():
         model, panel = fitted(name)
         for row in random.integers(len(panel.times) // 2, len(panel.times), count):
             known = panel.until(panel.times[row])
