@@ -105,7 +105,9 @@ def test_a_new_fit_is_a_factor_of_its_own(prices):
     older = dataclasses.replace(newer, widths=wider)
     made = fc.explain(newer, panel, "s01", since=panel.times[-2], older=older).of("s01")
     band = made[made["of"] == "band"].set_index("factor")
-    assert band.loc["new fit", "change"] < -0.05  # later errors have narrowed the older one, too
+    assert (
+        float(np.array(band.loc["new fit", "change"])) < -0.05
+    )  # later errors have narrowed the older one, too
     before = fc.predict(older, panel.until(panel.times[-2]), level=[80])
     before = before[before["unique_id"] == "s01"].iloc[0]
     assert band.loc["total", "then"] == pytest.approx(
