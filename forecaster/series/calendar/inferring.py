@@ -202,9 +202,13 @@ def odd_rows(times: Shaped[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
         day = np.minimum(frequency.day, index.days_in_month)
         return odd | ((index.day != day) & (frequency.day > 0))
     if frequency.base[1] not in _STEPS:
-        days = index.normalize()
-        odd = ~days.isin(pd.date_range(days[0], days[-1], freq=frequency.offset))
-        return odd & np.array([frequency.starts_at(day) == day for day in days])
+        days, offset, (count, base) = index.normalize(), frequency.offset, frequency.base
+        if count == 1 and "WOM" not in base:  # at once, which pandas does for these
+            odd = np.asarray(days - offset + offset != days)
+        else:
+            odd = ~days.isin(pd.date_range(days[0], days[-1], freq=offset))
+        odd[odd] = [frequency.starts_at(day) == day for day in days[odd]]
+        return odd
     seconds = frequency.seconds
     step = np.timedelta64(seconds, "s") if seconds else np.median(np.diff(times))
     odd[1:] = True

@@ -41,10 +41,9 @@ def usual_seasons(frequency: Frequency) -> tuple[int, ...]:
         a_day = int(np.median(np.unique(days, return_counts=True)[1]))
         return tuple(sorted({steps for steps in (a_day, len(frequency.open)) if steps > 1}))
     count, base = frequency.base
-    if months := frequency.months:
-        return _a_year(months, _MONTHS)
-    if base == "W":
-        return _a_year(count, _WEEKS)
+    if (months := frequency.months) or base == "W":
+        each, year = (months, _MONTHS) if months else (count, _WEEKS)
+        return (year // each,) if year % each == 0 and year > each else ()
     if base in _BY_ALIAS:
         return _BY_ALIAS[base] if count == 1 else ()
     seconds, days = frequency.seconds, 7
@@ -54,11 +53,6 @@ def usual_seasons(frequency: Frequency) -> tuple[int, ...]:
         _, numbers = np.unique(times.astype("datetime64[D]"), return_counts=True)
         per_day, days = int(np.median(numbers)), 5
     return (per_day, days * per_day) if per_day > 1 else ()
-
-
-def _a_year(each: int, whole: int) -> tuple[int, ...]:
-    """Return the steps in a year of ``whole`` parts, ``each`` of them a step; empty for none."""
-    return (whole // each,) if whole % each == 0 and whole > each else ()
 
 
 def default_season(frequency: Frequency) -> int:
