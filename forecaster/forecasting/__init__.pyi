@@ -73,7 +73,6 @@ from .model import split_members as split_members
 from .model import unknown_series as unknown_series
 from .network_task import Series as Series
 from .network_task import make_task as make_task
-from .network_task import series_data as series_data
 from .network_task import split_of as split_of
 from .networks import OwnNetwork as OwnNetwork
 from .networks import check_class as check_class
