@@ -49,7 +49,7 @@ from forecaster.ingest import flags_of
 from forecaster.pipeline.beginning import Begun
 from forecaster.pipeline.blocks import Past, Reader, past_of, scan, shards_of
 from forecaster.pipeline.train_run import train_shards
-from forecaster.series import OwnEnds, default_season
+from forecaster.series import default_season
 from forecaster.storage import EvaluationRequest, ids_to_read, load_whole
 
 
@@ -170,12 +170,12 @@ def _measured(
         if (summary := read_part(folder)) is None:
             if torch is None:
                 torch = _by_torch(work, trained, ids, options)
-            networks, own = _rolling(trained, names)
+            networks = _rolling(trained, names)
             known = past.known(names[:1])
             runner = Runner(options.runner_names, networks.config, known, LEVELS, work.executor)
             done = number * size
             summary = measure_part(
-                folder, Forecasters(networks, runner, *torch), options, trained[0].season, own,
+                folder, Forecasters(networks, runner, *torch), options, trained[0].season,
                 on_forecast=lambda some, _, done=done: on_forecast(done + some, len(ids)),
             )  # fmt: skip
             if past.held is None:
@@ -191,16 +191,13 @@ def _by_torch(
     if not options.with_torch:
         return None, {}
     sample = torch_sample(ids, options.torch_sample)
-    networks, _ = _rolling(trained, sample)
     known = trained[0].known.known(sample)
-    return by_torch(networks, known, options.seed, work.callbacks.on_torch)
+    return by_torch(_rolling(trained, sample), known, options.seed, work.callbacks.on_torch)
 
 
-def _rolling(
-    trained: Sequence[Trained], names: Sequence[str]
-) -> tuple[RollingOrigin, OwnEnds | None]:
+def _rolling(trained: Sequence[Trained], names: Sequence[str]) -> RollingOrigin:
     """Return the networks of some series, ready to forecast from all cutoffs."""
     parts = [(each.model_of(names), each.cutoffs) for each in trained]
     peers = peers_of(model for model, _ in parts)
     panel, own = dataclasses.replace(trained[0].known, peers=peers).aligned(names)
-    return RollingOrigin.of_models(panel, parts, LEVELS, own), own
+    return RollingOrigin.of_models(panel, parts, LEVELS, own)

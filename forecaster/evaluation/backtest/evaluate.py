@@ -54,7 +54,7 @@ from forecaster.forecasting import (
     with_declared,
 )
 from forecaster.ingest import Groups, Membership
-from forecaster.series import OwnEnds, Panel, aligned_if, default_season, show_time
+from forecaster.series import Panel, aligned_if, default_season, show_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,6 +168,7 @@ def evaluate_to_folder(
         panel, config, windows, options.step_size, refit=options.refit, level=LEVELS,
         seed=options.seed, ends="common", executor=executor, on_progress=on_progress,
     )  # fmt: skip
+    networks = dataclasses.replace(networks, ends=own)
     known = panel.until(panel.times[networks.cutoffs[0]])
     torch: tuple[RollingOrigin | None, dict[str, str]] = None, {}
     if options.with_torch:
@@ -179,7 +180,7 @@ def evaluate_to_folder(
         part = Path(temporary) / "part"
         measured = measure_part(
             part, Forecasters(networks, runner, *torch), options,
-            default_season(known.frequency), own, on_forecast=on_forecast,
+            default_season(known.frequency), on_forecast=on_forecast,
         )  # fmt: skip
         networks.warn_of_ended()
         seconds = Seconds(
@@ -277,7 +278,6 @@ def measure_part(
     forecasters: Forecasters,
     options: BacktestOptions,
     season: int,
-    own: OwnEnds | None,
     *,
     on_forecast: Callable[[int, int], None] | None = None,
 ) -> Summary:
@@ -285,7 +285,6 @@ def measure_part(
 
     - ``folder``: replaces what is there
     - ``season``: steps in the season of most series at the first cutoff
-    - ``own``: where series' ends were aligned; the forecasts are written at their own times
     - ``on_forecast(done, total)``: called after each batch of series
 
     Returns the summary of the part. Raises WriteError when it cannot be written.
@@ -310,13 +309,13 @@ def measure_part(
             stored = frame.drop(columns=LATEST)
             numbers = stored.columns[len(KEYS) :].drop(FORECAST_BY, errors="ignore")
             stored = stored.astype(dict.fromkeys(numbers, number))
-            stored = stored if own is None else own.restored(stored)
+            stored = stored if networks.ends is None else networks.ends.restored(stored)
             yield pa.Table.from_pandas(stored, preserve_index=False)
 
     with atomic.write_folder(folder, replace=True) as temporary:
         write_tables(temporary / FORECASTS, made())
         tables = joined(batches or [_NO_TABLES])
-        summary = _summarise(forecasters, options, tables.scores, own)
+        summary = _summarise(forecasters, options, tables.scores)
         Evaluation(temporary, *tables, summary).write()
     return summary
 
@@ -331,9 +330,7 @@ def read_part(folder: Path) -> Summary | None:
     return Summary.read(folder / SUMMARY) if folder.exists() else None
 
 
-def _summarise(
-    forecasters: Forecasters, options: BacktestOptions, scores: pd.DataFrame, own: OwnEnds | None
-) -> Summary:
+def _summarise(forecasters: Forecasters, options: BacktestOptions, scores: pd.DataFrame) -> Summary:
     """Return the summary of a part, without the fields that depend on all parts."""
     networks, torch, runner = forecasters.networks, forecasters.torch, forecasters.runner
     panel, cutoffs = networks.panel, networks.panel.times[networks.cutoffs]
@@ -369,7 +366,7 @@ def _summarise(
         skipped={**panel.skipped, **{name: networks.lost.get(name, unscored) for name in without}},
         failed={name: reasons for name, reasons in failed.items() if reasons},
         membership=options.membership is not None,
-        own_ends=True if own else None,
+        own_ends=True if networks.ends else None,
         torch_series=len(torch.panel.ids) if torch is not None else None,
         seconds=Seconds(
             torch=round(torch.parts[0][0].provenance["training_seconds"], 2) if torch else None,
