@@ -74,10 +74,7 @@ def fixed_columns(made: "Prediction", now: datetime | None = None) -> pd.DataFra
     """
     frame, model = made.frame, made.model.config.column
     ids = frame["unique_id"].astype(str)
-    ends = {
-        name: made.panel.times[seen][-1]
-        for name, seen in zip(made.panel.ids, made.panel.mask, strict=True)
-    }
+    ends = {name: its[-1] for name, its in made.panel.times_of_rows().items()}
     moment = pd.Timestamp(now or datetime.now(UTC)).tz_convert("UTC").tz_localize(None).floor("s")
     kinds = {name: {"simulated"} if made.simulated else set[str]() for name in ends}
     for one in made.findings:

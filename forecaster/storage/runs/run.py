@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from forecaster.forecasting import Model, OwnNetwork
 
 
-_SAME = ("config", "channels", "target", "frequency")  # of all shards, beside the transform
-
-
 def load(
     folder: str | Path,
     network: "OwnNetwork | None" = None,
@@ -174,17 +171,8 @@ class Run:
             model = rename_series(load_whole(index.folders[number], network), self.renames)
             held = [name for name in model.ids if name in wanted]
             models.append(model if len(held) == len(model.ids) else model.only(held))
-        for each in models[1:]:
-            # As they are saved: arrays cannot be compared as a whole.
-            one, other = (
-                dataclasses.replace(m.transform, natures={}).to_dict() for m in (models[0], each)
-            )
-            differing = [name for name in _SAME if getattr(each, name) != getattr(models[0], name)]
-            if differing or one != other:
-                raise ModelError(
-                    f"{self.folder}: damaged; its shards differ in "
-                    f"{listed(differing or ['transform'])}. {ADVICE}"
-                )
+        if any(_shared(each) != _shared(models[0]) for each in models[1:]):
+            raise ModelError(f"{self.folder}: damaged; its shards are of several fits. {ADVICE}")
         found = {name for model in models for name in model.ids}
         if lacking := wanted - found:
             raise ModelError(
@@ -194,6 +182,12 @@ class Run:
         joined = join_models(models)
         joined = joined if joined.ids == tuple(ids) else joined.only(list(ids))
         return dataclasses.replace(joined, skipped=self.index.skipped)
+
+
+def _shared(model: "Model") -> tuple[Any, ...]:
+    """Return what all shards of a run share, as it is saved: arrays cannot be compared as such."""
+    transform = dataclasses.replace(model.transform, natures={}).to_dict()
+    return model.config, model.channels, model.target, model.frequency, transform
 
 
 def store_of(home: Home, run: Run) -> Store:
