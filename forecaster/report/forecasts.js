@@ -108,10 +108,10 @@ function why(id, n) {
   const { since, said, rows } = data.explained || {}, own = rows && rows[id] && rows[id][state.step];
   if (!own) return [];
   const percent = (value) => value === null ? "" : String(Math.round(value));
-  const factors = own.map(([name, usual, rank, by]) => [name, usual === null ? "" : `\u00d7 ${usual.toFixed(2)}`, percent(rank), ...(since ? [change(by)] : [])]);
-  const sentence = state.step === data.steps.length - 1 ? said[n] : `The factors of the band, ${ahead()}.`;
-  return [made("h4", "", `Why the ${data.level} % band is this wide`), made("p", "note", sentence), numberTable({
-    caption: `Factors of the band of ${id}`, head: ["factor", "times its usual size", "percentile of the year", ...(since ? [`since ${since}`] : [])], rows: factors,
+  const factors = own.map(([name, usual, rank, by]) => [name, usual === null ? "" : usual.toFixed(2), percent(rank), ...(since ? [change(by)] : [])]);
+  const sentence = state.step === data.steps.length - 1 ? said[n] : `Each factor beside its usual size of the last year${since ? `, and what it changed since ${since}` : ""}.`;
+  return [made("h4", "", `Why the ${data.level} % band is this wide, ${ahead()}`), made("p", "note", sentence), numberTable({
+    caption: `Factors of the band of ${id}`, head: ["factor", "\u00d7 usual", "percentile", ...(since ? ["change"] : [])], rows: factors,
   })];
 }
 

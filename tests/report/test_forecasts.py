@@ -139,8 +139,8 @@ def test_the_factors_of_each_band_are_beside_it(page, browser):
     browsing.open_page(browser, page)
     (table,) = browsing.found(browser, "#one > .scroll table")
     heads = [one.text for one in table.find_elements("css selector", "th")]
-    assert heads == ["factor", "times its usual size", "percentile of the year", "since 2026-02-23"]
-    assert "own volatility \u00d7 2.00 97 +100" in table.text
+    assert heads == ["factor", "\u00d7 usual", "percentile", "change"]
+    assert "own volatility 2.00 97 +100" in table.text
     assert "is 6.00 % wide" in browser.find_element("css selector", "#one h4 + p").text
 
 
