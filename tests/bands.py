@@ -35,6 +35,5 @@ def band_scores(
     scores: np.ndarray, levels: Sequence[float], count: int = 1, **options: Any
 ) -> np.ndarray:
     """Return the bounds (level, side, series, origin, horizon) at the latest origins."""
-    return calibrated(scores, count, **options).scores(
-        normal_scores_of(levels)[..., None, None, None]
-    )
+    bounds = [normal_scores_of([(1 - level / 100) / 2, (1 + level / 100) / 2]) for level in levels]
+    return calibrated(scores, count, **options).scores(np.array(bounds)[..., None, None, None])

@@ -106,12 +106,6 @@ class Form(NamedTuple):
         return Space(transition, output, gain, free)
 
 
-def forms_of(season: int) -> list[Form]:
-    """Return all forms of series with a season; 1 for none."""
-    seasons = (1, season) if 1 < season <= MOST_SEASON else (1,)
-    return [Form(*each) for each in itertools.product(_TRENDS, seasons, (False, True))]
-
-
 Row: TypeAlias = Float[np.ndarray, " time"]
 
 _KEPT, _LEAST_WEIGHT = 3, 0.05  # forms of a series that are averaged, and the least weight
@@ -142,9 +136,11 @@ def fit_ets(rows: Sequence[Row], season: int) -> list[Average]:
     - ``season``: steps in a season; 1 for none
     """
     averages: list[Average] = [()] * len(rows)
+    seasons = (1, season) if 1 < season <= MOST_SEASON else (1,)
+    forms = [Form(*each) for each in itertools.product(_TRENDS, seasons, (False, True))]
     for batch in batches([row[-_LEARNED_FROM:] for row in rows]):
         count = len(batch.values)
-        fits = [_Fitted.on_grid(form, batch) for form in forms_of(season)]
+        fits = [_Fitted.on_grid(form, batch) for form in forms]
         criteria = _criteria(fits, count)
         with np.errstate(invalid="ignore"):
             near = criteria - criteria.min(1, keepdims=True) < _NEAR
@@ -194,10 +190,6 @@ class _Fitted(NamedTuple):
         z, lengths = z[rows], batch.lengths[rows]
         found = on_grid(z, lengths, form.space, form.grid())
         return _Fitted(form, rows, z, lengths, jacobian[rows], found)
-
-    def parameters_of(self, row: int) -> list[float]:
-        """Return the parameters of the series at a row of the batch."""
-        return self.found.parameters[np.searchsorted(self.rows, row)].tolist()
 
     def refined(self, chosen: Bool[np.ndarray, " series"]) -> "_Fitted":
         """Return better fits of some of the series."""
@@ -275,7 +267,8 @@ def _average(fits: Sequence[_Fitted], criteria: np.ndarray, row: int) -> Average
     best = np.argsort(-weights, kind="stable")[:_KEPT]
     best = best[weights[best] >= _LEAST_WEIGHT * weights[best].sum()]
     total = weights[best].sum()
-    return tuple(
-        Component(one.form, tuple(one.parameters_of(row)), float(weight / total))
-        for one, weight in zip([fits[k] for k in best], weights[best], strict=True)
-    )
+    made: list[Component] = []
+    for one, weight in zip([fits[k] for k in best], weights[best], strict=True):
+        own = one.found.parameters[np.searchsorted(one.rows, row)]
+        made.append(Component(one.form, tuple(own.tolist()), float(weight / total)))
+    return tuple(made)

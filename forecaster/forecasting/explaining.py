@@ -364,7 +364,8 @@ def _of_part(model: Model, panel: Panel, transformed: Transformed, level: float)
         made.insert(0, (past, before, calibrated_at(model, transformed, past, before, spread)))
     origins = np.concatenate([at for at, _, _ in made], axis=1)
     # By origin: median, bounds, and the same without calibration, standardised.
-    scores = np.array([0.0, *normal_scores_of([level])[0]])
+    bounds = (1 - level / 100) / 2, (1 + level / 100) / 2
+    scores = normal_scores_of([0.5, *bounds])
     points = np.concatenate([_points(*one[1:], scores) for one in made], axis=2)
     scale = np.concatenate([one.scale for _, one, _ in made], axis=1)
     spread = np.concatenate([one.spread for _, _, one in made], axis=1)

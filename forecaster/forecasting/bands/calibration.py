@@ -113,10 +113,13 @@ class Calibrated(NamedTuple):
         return ndtr(usual)
 
 
-def normal_scores_of(levels: Sequence[float]) -> Float[np.ndarray, "level 2"]:
-    """Return the normal scores of the lower and the upper bound of bands; levels in percent."""
-    lower = ndtri((1 - np.asarray(levels, float) / 100) / 2)
-    return np.stack([lower, -lower], axis=1)
+def normal_scores_of(shares: Sequence[float]) -> Float[np.ndarray, " share"]:
+    """Return the standard normal quantiles of probabilities.
+
+    Both bounds of a band, and a quantile that is one, are as far from the median, to the bit.
+    """
+    away = np.round(np.asarray(shares, float) - 0.5, 11)
+    return np.copysign(ndtri(0.5 - np.abs(away)), away)
 
 
 def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndarray:

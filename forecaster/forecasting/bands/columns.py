@@ -71,6 +71,15 @@ def forecast_columns(model: str, levels: Iterable[float | str]) -> list[str]:
     return [model, *(bound for level in levels for bound in bounds_of(model, level))]
 
 
+def shares_of(model: str, levels: Iterable[float], quantiles: Iterable[float]) -> dict[str, float]:
+    """Return the probabilities of all quantiles by column: the median, bounds, and others."""
+    shares = {model: 0.5}
+    for level in levels:
+        outside = (1 - level / 100) / 2
+        shares |= dict(zip(bounds_of(model, level), (outside, 1 - outside), strict=True))
+    return shares | {quantile_column(model, quantile): quantile for quantile in quantiles}
+
+
 def models_of(columns: Iterable[object]) -> list[str]:
     """Return the models whose forecasts a frame holds, in the order of its columns."""
     names = [str(column) for column in columns]

@@ -148,7 +148,7 @@ def held(
     unlimited = np.full((2, *scores.shape), np.nan)
     which = np.full(len(scores), tailed)
     bands = Calibrated(spread_at_origins(scores, prior), unlimited, tails, which)
-    low, high = bands.scores(normal_scores_of([80])[0][:, None, None, None])
+    low, high = bands.scores(normal_scores_of([0.1, 0.9])[:, None, None, None])
     return np.where(np.isfinite(scores), (scores >= low) & (scores <= high), np.nan)
 
 

@@ -38,8 +38,7 @@ from forecaster.forecasting.bands.columns import (
     around_columns,
     check_levels,
     check_quantiles,
-    forecast_columns,
-    quantile_column,
+    shares_of,
 )
 from forecaster.forecasting.bands.distribution import (
     DOF_AT_START,
@@ -326,11 +325,8 @@ def forecast_latest(
     origins, distribution, calibrated = latest.origins, latest.distribution, latest.calibrated
     base, unit = (at_origins(part, origins) for part in (transformed.base, transformed.scale))
     name = model.config.column
-    names = forecast_columns(name, level) + [quantile_column(name, q) for q in quantiles]
-    # A quantile is a bound of a band, to the bit.
-    beside = normal_scores_of([round(200 * abs(q - 0.5), 9) for q in quantiles])
-    others = [own[int(q > 0.5)] for own, q in zip(beside, quantiles, strict=True)]
-    usual = np.array([0.0, *normal_scores_of(level).ravel(), *others])
+    shares = shares_of(name, level, quantiles)
+    scores = calibrated.scores(normal_scores_of([*shares.values()])[:, None, None, None])
 
     def at_most(z: np.ndarray) -> ByHorizon:
         """Return the probability of a value or a lower one."""
@@ -340,7 +336,7 @@ def forecast_latest(
 
     columns = {
         column: transformed.invert(base + unit * distribution.quantiles(score))
-        for column, score in zip(names, calibrated.scores(usual[:, None, None, None]), strict=True)
+        for column, score in zip(shares, scores, strict=True)
     }
     if outcomes is not None:
         counts = np.where(transformed.counted[:, None, None], outcomes, np.nan)

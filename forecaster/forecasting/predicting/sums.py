@@ -6,7 +6,6 @@ from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
 from forecaster.errors import (
     Kind,
@@ -20,10 +19,9 @@ from forecaster.errors import (
     wrong_argument,
 )
 from forecaster.forecasting.bands.columns import (
-    bounds_of,
     check_levels,
     check_quantiles,
-    quantile_column,
+    shares_of,
 )
 from forecaster.forecasting.model import Model
 from forecaster.forecasting.predicting.forecast import RISE, price_factor
@@ -123,7 +121,9 @@ def sums_of(
     - ``name``: the name of the column of medians
     """
     rows = {series: row for row, series in enumerate(paths.panel.ids)}
-    latest = _latest(paths.panel)
+    shares = shares_of(name, level, quantiles)
+    # Prices as quoted.
+    latest = np.array([values[-1] for values, _ in paths.panel.rows()]) * price_factor(paths.panel)
     parts: list[pd.DataFrame] = []
     for group, weights in groups.items():
         its = [rows[series] for series in weights]
@@ -137,7 +137,7 @@ def sums_of(
                 {
                     "unique_id": group,
                     "ds": shared,
-                    **_bands(total, name, level, quantiles),
+                    **dict(zip(shares, np.quantile(total, [*shares.values()], 0), strict=True)),
                     RISE: (total > amounts @ latest[its]).mean(0),
                     "mean": total.mean(0),
                     SERIES: len(its),
@@ -145,27 +145,6 @@ def sums_of(
             )
         )
     return pd.concat(parts, ignore_index=True)
-
-
-def _bands(
-    total: Float[np.ndarray, "path step"],
-    name: str,
-    level: Sequence[float],
-    quantiles: Sequence[float],
-) -> dict[str, Float[np.ndarray, " step"]]:
-    """Return the median, the bounds of bands and the quantiles of sums, by column."""
-    shares = {name: 0.5}
-    for percent in level:
-        outside = (1 - percent / 100) / 2
-        shares |= dict(zip(bounds_of(name, percent), (outside, 1 - outside), strict=True))
-    shares |= {quantile_column(name, share): share for share in quantiles}
-    return dict(zip(shares, np.quantile(total, [*shares.values()], axis=0), strict=True))
-
-
-def _latest(panel: Panel) -> Float[np.ndarray, " series"]:
-    """Return the latest value of each series, prices as quoted."""
-    last = panel.mask.shape[1] - 1 - np.argmax(panel.mask[:, ::-1], axis=1)
-    return panel.channel(panel.target)[np.arange(len(panel.ids)), last] * price_factor(panel)
 
 
 def check_paths(n_paths: int, level: Sequence[float], quantiles: Sequence[float]) -> None:

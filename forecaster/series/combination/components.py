@@ -101,9 +101,6 @@ class Combination(NamedTuple):
         return season if season <= MOST_SEASON else 1
 
 
-NO_KIND = Combination((), ())
-
-
 class Components(NamedTuple):
     """The components of one series; those for which it is too short are missing.
 
@@ -115,7 +112,7 @@ class Components(NamedTuple):
     ces: Ces | None = None
     linear: Linear | None = None
     learned: Annotated[int, Meta(ge=0, lt=2**31)] = 0
-    kind: Combination = NO_KIND
+    kind: Combination = Combination((), ())
 
     def fits(self, horizon: int) -> bool:
         """Return whether the parts fit their kind, as they may not in a file."""
