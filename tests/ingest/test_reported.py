@@ -123,6 +123,8 @@ REFUSED = {
     "a mark with a comma": table("date,y", "{d}", "{n}") + '2026-09-10,"closed, all day"\n',
     "a closed shop of several": table("date,y,z", "{d}", "{n}", "{n}").replace("9,9", "9,closed"),
     "two columns of one meaning": table("ds,date,y", "{d}", "{d}", "{n}"),
+    "two currencies": "date,y,unit\n2026-09-01,1,EUR\n2026-09-02,2,EUR\n2026-09-03,3,USD\n",
+    "two currencies of a series": "ticker,date,y,ccy\nA,2026-09-01,1,EUR\nA,2026-09-02,2,USD\n",
     "two targets": table("date,sales,net", "{d}", "{n}", "{n}"),
     "dates under an unknown name": table("day,sales,net", "{d}", "{n}", "{n}"),
     "all columns under unknown names": table("Datum,Aktie,Kurs", "{d}", "SAP", "{n}"),

@@ -74,24 +74,22 @@ def is_parquet(path: Path) -> bool:
 
 def read_table(path: Path, columns: Columns | None) -> Table:
     """Read a CSV or Parquet file as it is; arguments and errors as of :func:`read_series`."""
+    where, name = printable(path, lines=False), path.name.lower()
     try:
         check_plain(path)
-        if path.name.lower().endswith(SPREADSHEETS):
+        if name.endswith(SPREADSHEETS):
             raise DataError(
-                f"{printable(path, lines=False)}: Excel files are not read; save the sheet as CSV "
-                "(UTF-8), or write Parquet, and name that file"
+                f"{where}: Excel files are not read; save the sheet as CSV (UTF-8), or write "
+                "Parquet, and name that file"
             )
-        if path.name.lower().endswith(_PACKED):
-            raise DataError(
-                f"{printable(path, lines=False)}: of packed files only .gz is read; unpack it"
-            )
+        if name.endswith(_PACKED):
+            raise DataError(f"{where}: of packed files only .gz is read; unpack it")
         if is_parquet(path):
             return Table(read_parquet(path, columns))
         return read_csv(path, columns)
     except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
             RuntimeError, IndexError) as error:  # fmt: skip
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        where = printable(path, lines=False)
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(f"{where}: cannot be read: {reason}") from error
 
 

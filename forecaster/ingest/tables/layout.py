@@ -10,6 +10,7 @@ Accepted layouts, of files and frames alike:
 
 import dataclasses
 import itertools
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -233,11 +234,14 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
         other = kinds["unit"] != first
         if other.any():
             row = other.index[int(other.to_numpy().argmax())]
+            id_col = where.written_names.get("unique_id")
+            own = shlex.quote("id=" + "+".join(filter(None, (id_col, where.column(name)))))
+            apart = f", or give each its own series: --columns {own} (in Python id_col=)"
+            is_wide = set(TARGETS).isdisjoint(where.written_names)
             raise DataError(
                 f"{where.cell(other, name)}: {kinds.at[row, 'unit']!r}, but series "
                 f"{str(ids[row])!r} has {first[row]!r} before; expected one for each series. "
-                "Convert the numbers, or give each its own series (on the command line --columns "
-                "id=NAME, in Python id_col=)"
+                f"Convert the numbers{'' if is_wide else apart}"
             )
         each, kind = kinds.drop_duplicates("id"), UNITS[canonical(name)]
         for series, unit in zip(ids.cat.categories[each["id"]], each["unit"], strict=True):

@@ -149,10 +149,8 @@ class Columns:
                 raise UsageError(f"{role}: expected {kind}; got {name!r:.80}")
         if not isinstance(self.wide, bool | None):
             raise UsageError(f"wide: expected True, False or None; got {self.wide!r:.80}")
-        if len(set(self.named)) < len(self.named):
-            raise UsageError(
-                f"columns {listed(self.named)}: expected a different one for each role"
-            )
+        if len(set(named := self.named)) < len(named):
+            raise UsageError(f"columns {listed(named)}: expected a different one for each role")
         if self.wide and self.id_col is not None:
             raise UsageError(
                 f"id_col {self.id_col!r}: in a wide table each column is a series; leave it out"
@@ -314,7 +312,8 @@ def _unclear(
             "expected the names of the columns. Add a line above it, such as ds,y or, for several "
             "series, unique_id,ds,y"
         )
-    times = dated or [old for old in table if canonical(old) in _INDEX] if missing == "date" else []
+    unnamed = [old for old in map(str, table) if canonical(old) in _INDEX]
+    times = (dated or unnamed) if missing == "date" else []
     options = options_that_name(table, {**names, **dict.fromkeys(times[:1], "ds")})
     said = "Say which: " + " or ".join(options) if options else _NAME_THEM
     return DataError(
@@ -354,26 +353,29 @@ def options_that_name(table: pd.DataFrame, names: Mapping[str, str]) -> list[str
     """
     of = {new: old for old, new in names.items()}
     kinds = {old: kind_of(table[old]) for old, new in names.items() if new not in _SAID}
-    words, numbers = ([old for old in kinds if kinds[old] == kind] for kind in ("text", "numbers"))
-    repeated = [old for old in words if 2 * table[old].nunique() <= len(table)]
+    numbers = [old for old in kinds if kinds[old] == "numbers"]
     has_target = not of.keys().isdisjoint(TARGETS)
     if "ds" not in of or not (has_target or numbers):
         return []
-    keys = (
-        [[of["unique_id"]]]
-        if "unique_id" in of
-        else itertools.chain.from_iterable(
-            map(list, itertools.combinations(repeated, count)) for count in range(len(repeated) + 1)
-        )
-    )
-    key = next((key for key in keys if not table.duplicated([of["ds"], *key]).any()), None)
+    words = [old for old in kinds if kinds[old] == "text" and _may_name_series(table[old])]
+    known = [of[role] for role in ("unique_id", "ds") if role in of]
+    keys = (key for n in range(len(words) + 1) for key in itertools.combinations(words, n))
+    key = next((key for key in keys if not table.duplicated([*known, *key]).any()), None)
     if key is None:
         return []
-    said = {"id": "+".join(key), "time": of["ds"], "target": "" if has_target else numbers[0]}
+    ids = [*known[:-1], *key] if key else []
+    said = {"id": "+".join(ids), "time": of["ds"], "target": "" if has_target else numbers[0]}
     stated = ",".join(f"{role}={column}" for role, column in said.items() if column)
-    long = f"--columns {shlex.quote(stated)} (in Python id_col=, time_col=, target_col=)"
-    wide = f"--columns {shlex.quote('wide,time=' + of['ds'])} (in Python wide=True, time_col=)"
-    return [long, wide] if len(numbers) > 1 and not (key or words or has_target) else [long]
+    options = [f"--columns {shlex.quote(stated)} (in Python id_col=, time_col=, target_col=)"]
+    if len(numbers) > 1 and not (has_target or "unique_id" in of or "text" in kinds.values()):
+        wide = shlex.quote(f"wide,time={of['ds']}")
+        options.append(f"--columns {wide} (in Python wide=True, time_col=)")
+    return options
+
+
+def _may_name_series(cells: pd.Series) -> bool:
+    """Return whether the words of a column repeat, and none is a number."""
+    return 2 * cells.nunique() <= len(cells) and not _holds_a_number(cells)
 
 
 def _reads_as_dates(column: pd.Series, where: TableLocation) -> bool:
