@@ -37,10 +37,10 @@ from forecaster.series import (
 FLAGS = (
     "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
 )  # fmt: skip
-COLUMNS = {
+# The columns of tables of flags and their types, see :func:`find_flags`.
+_COLUMNS = {
     "unique_id": object, "ds": "datetime64[ns]", "flag": object, "known": "datetime64[ns]",
 }  # fmt: skip
-"""The columns of tables of flags and their types, see :func:`find_flags`."""
 # "closed" is not a mask: whether a panel's days are those of an exchange is inferred from all its
 # rows, later ones too, and no later row may decide what is learned from.
 MASKS = tuple(flag for flag in FLAGS if flag != "closed")
@@ -100,7 +100,7 @@ def find_flags(panel: Panel) -> pd.DataFrame:
 
 def one_table(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the flags of several tables as one, sorted by series, time and flag."""
-    nothing = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in COLUMNS.items()})
+    nothing = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in _COLUMNS.items()})
     flags = pd.concat([each for each in tables if len(each)] or [nothing], ignore_index=True)
     return flags.sort_values(["unique_id", "ds", "flag"], ignore_index=True)
 

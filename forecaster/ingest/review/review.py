@@ -56,7 +56,11 @@ def review(store: "Store") -> None:
     file = f"flags.{digest[:12]}.parquet"
     atomic.write_file(store.folder / file, lambda to: to.write_bytes(raw), last=False)
     quality = Quality(file, digest, store.index.reviewed)
-    store.commit(quality=quality, counts=_counts(flags, gaps))
+    counts = {name: {GAPS: number} if number else {} for name, number in gaps.items()}
+    sizes = flags.groupby(["unique_id", "flag"]).size()
+    for (name, flag), count in sizes.items():  # pyright: ignore[reportGeneralTypeIssues]
+        counts[name][flag] = int(count)
+    store.commit(quality=quality, counts=counts)
 
 
 def review_now(store: "Store") -> pd.DataFrame:
@@ -80,15 +84,6 @@ def _found(store: "Store") -> tuple[pd.DataFrame, dict[str, int]]:
             for name, times in panel.times_of_rows().items():
                 gaps[name] = count_gaps(times, panel.frequency, name)
     return one_table(tables), gaps
-
-
-def _counts(flags: pd.DataFrame, gaps: dict[str, int]) -> dict[str, dict[str, int]]:
-    """Return the number of rows with each flag, and of gaps, by series; without zeros."""
-    counts = {name: {GAPS: number} if number else {} for name, number in gaps.items()}
-    sizes = flags.groupby(["unique_id", "flag"]).size()
-    for (name, flag), count in sizes.items():  # pyright: ignore[reportGeneralTypeIssues]
-        counts[name][flag] = int(count)
-    return counts
 
 
 def count_gaps(times: np.ndarray, frequency: Frequency, symbol: str | None = None) -> int:
