@@ -232,7 +232,7 @@ def _chosen(report: "pd.DataFrame") -> str:
     counts = {name: report[name].value_counts() for name in ("hidden", "learning_rate",
               "weight_decay") if name in report}  # fmt: skip
     return "; ".join(
-        f"{name.replace('_', ' ')} " + ", ".join(f"{value:g} ({n})" for value, n in its.items())
+        f"{name.replace('_', ' ')} " + ", ".join(f"{value:.3g} ({n})" for value, n in its.items())
         for name, its in counts.items()
     )
 

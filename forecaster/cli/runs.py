@@ -109,18 +109,15 @@ def print_runs(sound: Sequence["storage.Run"], damaged: Mapping[Path, str]) -> b
     """Print a table of runs, and why some are damaged; return whether there are any."""
     rows = {
         run.folder: (
-            run.name + (" (latest)" if run is sound[-1] else ""), run.shown_time,
-            run.source or "unknown", str(len(run.ids)), run.provenance.get("last", "unknown"),
-            str(run.config.horizon),
+            run.name, run.shown_time[:10], run.source or "unknown", str(len(run.ids)),
+            run.provenance.get("last", "unknown"), str(run.config.horizon),
             run.networks + ("" if run.config.encoding == "none" else f", {run.config.encoding}"),
-            _median(run.index.column(_ERROR)), f"{run.bytes / 1e6:.2f} MB",
+            _median(run.index.column(_ERROR)),
         )
         for run in sound
     }  # fmt: skip
-    rows |= {folder: (run_name(folder), "damaged", *[""] * 7) for folder in damaged}
-    headings = (
-        "run", "saved", "source", "series", "data until", "horizon", "model", "error", "size",
-    )  # fmt: skip
+    rows |= {folder: (run_name(folder), "damaged", *[""] * 6) for folder in damaged}
+    headings = "run", "saved", "source", "series", "until", "steps", "model", "error"
     by_time = [rows[folder] for folder in sorted(rows, key=order_of_time)]
     for folder, why in damaged.items():
         say(f"{why}; `forecaster runs remove {run_name(folder)}` removes it")

@@ -53,8 +53,7 @@ def status(*, home: Home, tickers: tuple[str, ...], everything: bool, verify: bo
 
 
 def _print_sources(stores: Sequence["ingest.Store"]) -> bool:
-    headings = ("source", "series", "rows", "first", "last", "gaps", "flagged", "suspect",
-                "retired", "set aside")  # fmt: skip
+    headings = "source", "series", "rows", "first", "last", "gaps", "flagged", "suspect", "retired"
     rows = list[tuple[str, ...]]()
     for store in stores:
         index, entries = store.index, store.index.series.values()
@@ -64,7 +63,6 @@ def _print_sources(stores: Sequence["ingest.Store"]) -> bool:
         rows.append((
             store.source, str(len(entries)), f"{sum(entry.rows for entry in entries):,}",
             *index.span, str(gaps), f"{flagged:,}", str(suspect), str(len(index.retired)),
-            str(len(index.quarantine)),
         ))  # fmt: skip
     return print_table("Sources", headings, rows)
 
