@@ -82,7 +82,7 @@ def explain(
     check_model(model)
     (level,) = check_levels(level)
     panel = as_panel(panel, **columns)
-    panel = panel if at is None else panel.until(at)
+    panel = panel if at is None else _known(panel, at)
     ids = (
         list(panel.ids)
         if unique_id is None
@@ -96,7 +96,7 @@ def explain(
     times = panel.times[panel.mask.any(0)]
     if since is None:
         since = times[-2] if len(times) > 1 else None
-    before = None if since is None else panel.until(since)
+    before = None if since is None else _known(panel, since)
     made = explained(model, panel, ids, level=level, before=before, older=older)
     return with_beside(made, panel, implied)
 
@@ -181,7 +181,7 @@ def _explained(
     if before is None and len(times) > 1:
         # Days are read again, since rows that looked wrong may have been found later.
         daily = times.dtype.kind == "M" and times[-2] == times[-2].astype("datetime64[D]")
-        before = known(show_time(times[-2]))[0] if daily else panel.until(times[-2])
+        before = known(show_time(times[-2]))[0] if daily else _known(panel, times[-2])
     older = None
     if before is not None and _seen_later(run, end := before.times[-1]):
         then = _run_at(home, run, end)
@@ -216,6 +216,12 @@ def explain_prediction(
     with warnings.catch_warnings():  # the forecasts themselves have said all
         warnings.simplefilter("ignore", ForecasterWarning)
         return explain_from_home(home, ids, run=made.run, at=at, level=level).explanation
+
+
+def _known(panel: Panel, time: Time) -> Panel:
+    """Return the series that had a row at a time, as they were known."""
+    known = panel.until(time)
+    return known.only([n for n, row in zip(known.ids, known.mask, strict=True) if row.any()])
 
 
 def _end_of(day: Date) -> np.datetime64:
