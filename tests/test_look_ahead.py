@@ -206,10 +206,9 @@ def explained(made: Market, number: int, cutoff: int) -> pd.DataFrame:
 @given(*FUTURES)
 def test_no_future_changes_what_explains_a_forecast(number, later, edits, new):
     before, cutoff = past(number), FIRST + later
-    frames = [
-        explained(made, number, cutoff) for made in (before, edited(before, cutoff, edits, new))
-    ]
-    pd.testing.assert_frame_equal(*frames, check_exact=True)
+    after = edited(before, cutoff, edits, new)
+    frames = explained(before, number, cutoff), explained(after, number, cutoff)
+    pd.testing.assert_frame_equal(frames[0], frames[1], check_exact=True)
 
 
 def evaluated(made: Market, folder, refit: bool | int) -> pd.DataFrame:

@@ -58,7 +58,7 @@ def test_the_variance_of_a_session_is_that_of_its_range_and_of_the_night_before(
 def test_where_the_range_moves_the_variance_they_come_close_to_the_truth():
     y, bars, truth = market(2500, 1)
     variance, origins = session_variance(y, bars), np.arange(2000, 2499)
-    job = Job(y, origins, 1, QUANTILES, 5, None, variance)
+    job = Job(y, origins, 1, QUANTILES, 5, variance=variance)
     true = y[origins][:, None] * np.exp(np.sqrt(truth[origins + 1])[:, None] * ndtri(QUANTILES))
 
     def crps(made: np.ndarray) -> float:

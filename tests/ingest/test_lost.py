@@ -32,7 +32,8 @@ def series(arrived, name: str) -> pd.DataFrame:
 
 
 def test_a_file_of_one_day_replaces_nothing_however_often_it_is_read(tmp_path, stored):
-    before = series(ingest(Home(tmp_path), stored(BOTH), None), "AAA")
+    arrived = ingest(Home(tmp_path), stored(BOTH), None)
+    before = series(arrived, "AAA")
     for _ in range(2):
         arrived = ingest(Home(tmp_path), stored(BOTH[BOTH["date"] == DAY]), ["AAA"])
         assert arrived.changed == 0 and arrived.ids == ["AAA"]

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -62,7 +63,7 @@ def forecasts(home: Home | None = None, ids=IDS, **changes) -> Forecasts:
     return made._replace(**changes)
 
 
-def explanation(**changes) -> Explanation:
+def explanation(**changes: Any) -> Explanation:
     """The factors of each band: twice the usual own volatility, half of it since yesterday."""
     parts = [
         pd.DataFrame(
@@ -72,7 +73,8 @@ def explanation(**changes) -> Explanation:
         for name in IDS for step in range(1, AHEAD + 1)
         for factor, value in (("total", 0.06), ("own volatility", 0.06), ("networks", 1.0))
     ]  # fmt: skip
-    return Explanation(pd.concat(parts, ignore_index=True), **{"since": "2026-02-23"} | changes)
+    given: dict[str, Any] = {"since": "2026-02-23"} | changes
+    return Explanation(pd.concat(parts, ignore_index=True), **given)
 
 
 @pytest.fixture(scope="module")
