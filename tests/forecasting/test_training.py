@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import jax
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -30,3 +32,11 @@ def test_each_series_searches_its_own_settings(tuned, panel, config, tmp_path):
     frame = fc.predict(tuned, panel)
     folder = fc.save(tuned, tmp_path / "model")
     pd.testing.assert_frame_equal(fc.predict(fc.load(folder), panel), frame)
+
+
+def test_networks_trained_on_one_series_are_its_own(panel, config):
+    config = dataclasses.replace(config, start="pooled", epochs=1, members=2)
+    networks = fc.fit(panel.only(panel.ids[:1]), config, seed=1).networks
+    for own, common in zip(*map(jax.tree.leaves, (networks.params, networks.start)), strict=True):
+        np.testing.assert_array_equal(own[0], common)
+    assert networks.report["epochs"].tolist() == [1] and networks.computed

@@ -31,10 +31,12 @@ class Pooled(NamedTuple):
 
     - ``params``: their weights, each array (member, ...)
     - ``seconds``: the time of their training
+    - ``alone``: their training, where they learned from one series: they are its own networks
     """
 
     params: Params
     seconds: float
+    alone: swarm.FitResult | None = None
 
 
 def train_pooled(
@@ -80,7 +82,7 @@ def train_pooled(
         on_progress=on_progress
         and (lambda progress: on_progress(dataclasses.replace(progress, stage=_STAGE))),
     )
-    return Pooled(fitted.params, fitted.seconds)
+    return Pooled(fitted.params, fitted.seconds, fitted if len(lengths) == 1 else None)
 
 
 MOST_SERIES = 1_000

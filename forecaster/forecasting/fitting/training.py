@@ -80,8 +80,12 @@ def train(
             config, split, data.features.shape[-1], network, some, seed, on_progress=on_progress
         )
         seconds = pooled.seconds
-    common = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
-    networks, more = _trained(config, split, network, data, ids, common, options("from pooled"))
+    if (alone := pooled.alone) is not None:
+        networks = _networks(config, ids, alone.params, _report(alone), network)
+        networks, more = dataclasses.replace(networks, computed=alone.computed), 0.0
+    else:
+        common = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
+        networks, more = _trained(config, split, network, data, ids, common, options("from pooled"))
     start = jax.tree.map(np.asarray, pooled.params)
     return dataclasses.replace(networks, start=start), seconds + more
 
