@@ -44,6 +44,19 @@ def test_too_few_rows_for_any_forecast_are_still_refused(panel, fitted):
         match_panel(fitted, new.between(str(new.times[-1])))
 
 
+def test_a_series_that_begins_after_the_date_is_left_out():
+    days = pd.date_range("2024-01-01", periods=40)
+    parts = [
+        pd.DataFrame({"unique_id": name, "ds": some, "y": np.arange(len(some)) % 7 + 10.0})
+        for name, some in (("old", days), ("young", days[30:]))
+    ]
+    panel = fc.load_panel(pd.concat(parts))
+    model = fc.fit(panel, fc.Config(horizon=2))
+    with warns(ForecasterWarning):
+        frame = fc.predict(model, panel.until("2024-01-25"))
+    assert set(frame["unique_id"]) == {"old"}
+
+
 def test_a_price_of_two_days_has_the_bands_of_its_panel(panel, fitted):
     new = panel.only([panel.ids[-1]])
     young = new.between(str(new.times[-2]))

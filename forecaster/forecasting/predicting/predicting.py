@@ -209,7 +209,7 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     needed = max(model.config.rows_to_forecast, least)
     networked = set(model.ids)
     if model.transform.takes_any:
-        least = 0
+        least = 1
         of_networks = zip(model.ids, model.networks.networked, strict=True)
         networked = {name for name, one in of_networks if one}
     elif model.transform.learned.volatility is None:
