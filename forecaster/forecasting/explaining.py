@@ -122,7 +122,7 @@ class Explanation:
             said += "" if same else _whys(band["change"].drop(TOTAL), change)
         if total["usual"] > 0 and total["value"] > 0:
             times = total["value"] / total["usual"]
-            said += f". It is {times:.2f} times as wide as usual in the last year"
+            said += f". It is {times:.2f} times as wide as usual"
             logs: Any = np.log(band["value"] / band["usual"]).drop(TOTAL) * np.sign(np.log(times))
             large = logs[logs > 0.1 * abs(np.log(times))].nlargest(2)
             if abs(np.log(times)) > _LARGE and len(large):
@@ -256,9 +256,10 @@ def explained(
         warnings.simplefilter("ignore", ForecasterWarning)
         past = _factors_of(model, before, ids, level)
         was = None if older is None else _factors_of(older, before, ids, level)
-    if past is None:
-        return Explanation(frame, level, notes=tuple(notes))
     since = before.times[before.mask.any(0)][-1]
+    if past is None:
+        notes = *notes, f"Nothing could be forecast from {show_time(since)}, so no change is shown."
+        return Explanation(frame, level, notes=notes)
     moves = dict(_moves(panel.masked(forecasting=True).only([*ids]), since))
     changes = compared(frame, past, was)
     return Explanation(changes, level, moves, show_time(since), notes=tuple(notes))
@@ -292,8 +293,8 @@ def factors_of(model: Model, panel: Panel, level: float = 80.0) -> pd.DataFrame:
     of the bounds' ratio, as of prices, and not their difference; ``of``, which is the ``band``,
     whose factors multiply, the ``median``, whose terms add up, the ``forecast`` itself, or a
     ``component``; ``factor``, a name, where ``total`` is the whole; its ``value`` now; the
-    ``usual`` one, the median over the last year; the ``percentile`` of the value among these; and
-    the ``weight`` of a component.
+    ``usual`` one, the median over the rows of the last year, the latest 252 at most; the
+    ``percentile`` of the value among these; and the ``weight`` of a component.
 
     - ``model``, ``panel``: as :func:`~forecaster.forecasting.prepared` returns them
     - ``level``: of the band, in percent
@@ -395,10 +396,10 @@ def _of_part(model: Model, panel: Panel, transformed: Transformed, level: float)
 
 def _steps_back(panel: Panel, transformed: Transformed) -> Int[np.ndarray, " origin"]:
     """Return how far back the origins lie that say what is usual: every few rows of a year."""
-    steps = int(transformed.z.shape[1])
-    rows = _ROWS
+    steps, rows = int(transformed.z.shape[1]), _ROWS
     if panel.times.dtype.kind == "M":
-        rows = min(rows, int((panel.times > panel.times[-1] - _YEAR).sum()))
+        within = panel.of_times(lambda times: int((times > times[-1] - _YEAR).sum()))
+        rows = min(rows, max(within))
     every = _EVERY if rows >= 2 * _EVERY * _EVERY else 1
     return np.arange(every, min(rows, steps - 1) + 1, every)[::-1]
 

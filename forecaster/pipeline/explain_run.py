@@ -98,7 +98,7 @@ def explain(
         since = times[-2] if len(times) > 1 else None
     before = None if since is None else _known(panel, since)
     made = explained(model, panel, ids, level=level, before=before, older=older)
-    return with_beside(made, panel, implied)
+    return with_beside(made, panel.masked(forecasting=True), implied)
 
 
 class Explained(NamedTuple):

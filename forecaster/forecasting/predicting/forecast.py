@@ -7,8 +7,8 @@
    (:func:`with_common`).
 3. Its location becomes that at which the mean of a price grows by the premium, or it becomes a
    distribution of counts (:func:`around_drift`).
-4. Past outcomes say how far its scores must be spread (:func:`latest_of`): the only thing between
-   a distribution and its bands.
+4. Past outcomes say how far its scores must be spread and, without networks, how heavy its tails
+   are (:func:`latest_of`): the only thing between a distribution and its bands.
 5. Quantiles, and the base and the scale, lead back into units (:func:`forecast_latest`), and
    become a frame (:func:`forecast_frame`).
 
@@ -251,29 +251,6 @@ class Latest(NamedTuple):
     spread: ByHorizon
 
 
-def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) -> Latest:
-    """Forecast at the ``count`` latest steps; arguments as of :func:`forecast_latest`."""
-    model = model.only(panel.ids)
-    steps, horizon = transformed.z.shape[1], model.config.horizon
-    times = panel.times[np.maximum(transformed.positions, 0)]
-    new = (times > model.fitted_until[:, None]) & (transformed.positions >= 0)
-    since = new.sum(1)  # the rows of each series after the fit
-    # At the fit, not all outcomes of the last origins were known. The number is rounded up, so that
-    # one program serves several days.
-    needed = int(since.max()) + horizon
-    n_origins = min(steps, max(count, -(-needed // _AT_ONCE) * _AT_ONCE))
-    origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
-    outcomes = at_origins(transformed.targets(), origins)
-    made = distributions(model.networks, transformed, origins, model.growth)
-    scores = _with_recent(model.normal_scores, made.scores(outcomes), since + horizon)
-    networked = model.networks.networked
-    prior = np.where(networked[:, None], model.widths.networks, model.widths.without)
-    spread = spread_at_origins(scores, prior)
-    origins, made = origins[:, -count:], made.at(slice(-count, None))
-    calibrated = calibrated_at(model, transformed, origins, made, spread[:, -count:])
-    return Latest(origins, made, calibrated, scores, spread)
-
-
 def calibrated_at(
     model: Model,
     transformed: Transformed,
@@ -296,6 +273,29 @@ def calibrated_at(
             far[unit == 0] = np.nan  # what is sure has no score
             reach = np.stack([made.scores(-far), made.scores(far)])
     return Calibrated(spread, reach, model.widths.tails, tailed)
+
+
+def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) -> Latest:
+    """Forecast at the ``count`` latest steps; arguments as of :func:`forecast_latest`."""
+    model = model.only(panel.ids)
+    steps, horizon = transformed.z.shape[1], model.config.horizon
+    times = panel.times[np.maximum(transformed.positions, 0)]
+    new = (times > model.fitted_until[:, None]) & (transformed.positions >= 0)
+    since = new.sum(1)  # the rows of each series after the fit
+    # At the fit, not all outcomes of the last origins were known. The number is rounded up, so that
+    # one program serves several days.
+    needed = int(since.max()) + horizon
+    n_origins = min(steps, max(count, -(-needed // _AT_ONCE) * _AT_ONCE))
+    origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
+    outcomes = at_origins(transformed.targets(), origins)
+    made = distributions(model.networks, transformed, origins, model.growth)
+    scores = _with_recent(model.normal_scores, made.scores(outcomes), since + horizon)
+    networked = model.networks.networked
+    prior = np.where(networked[:, None], model.widths.networks, model.widths.without)
+    spread = spread_at_origins(scores, prior)
+    origins, made = origins[:, -count:], made.at(slice(-count, None))
+    calibrated = calibrated_at(model, transformed, origins, made, spread[:, -count:])
+    return Latest(origins, made, calibrated, scores, spread)
 
 
 def forecast_latest(

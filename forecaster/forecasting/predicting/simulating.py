@@ -15,7 +15,7 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.errors import UsageError, check_whole
-from forecaster.forecasting.bands.distribution import Distribution, ndtri
+from forecaster.forecasting.bands.distribution import FARTHEST, Distribution, ndtri
 from forecaster.forecasting.model import Model
 from forecaster.forecasting.predicting.forecast import (
     finite_rows,
@@ -27,7 +27,7 @@ from forecaster.ingest import ColumnOptions, Table
 from forecaster.machine import free_memory
 from forecaster.series import Panel, findings_of, next_times, say_findings
 
-_KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
+_KNOTS = np.linspace(-FARTHEST, FARTHEST, 161)  # scores between which quantiles are interpolated
 _DOF = 10.0  # degrees of freedom of the copula: large errors come together
 _LARGEST_ERROR = 4.0  # one past day counts no more in correlations
 _BYTES_OF_NUMBER = 24  # a number of a path, with temporary arrays

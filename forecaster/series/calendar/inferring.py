@@ -102,7 +102,7 @@ def _by_months(index: pd.DatetimeIndex, months: int, typical: int) -> Frequency 
     """Return the frequency of rows some months apart; None where nine of ten follow no rule.
 
     They are on an edge of the month, on one day of it, or on the n-th of a weekday; or else nearly
-    every month has one row, on whatever day.
+    every month has one row, on whatever day. Rows that are equally many days apart follow none.
 
     ``typical``: the median distance of two rows, in days
     """
@@ -119,6 +119,8 @@ def _by_months(index: pd.DatetimeIndex, months: int, typical: int) -> Frequency 
     if alias := alias or _weeks(index, typical):
         return Frequency(alias)
     every = (steps > 0).all() and (steps == months).mean() >= _NEARLY_ALL
+    gaps = np.diff(index.to_numpy())
+    every = every and not (len(gaps) >= _FEW_MONTHS and (gaps == gaps[0]).all())  # so many days
     return Frequency("months", months) if every else None
 
 
