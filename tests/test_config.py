@@ -27,7 +27,7 @@ def test_defaults_that_depend_on_others_are_resolved_once():
 
 def test_what_is_said_of_epochs_and_patience_holds_for_every_stage():
     stages = ("independent", "pooled", "from pooled")
-    assert [fc.Config().limits(stage) for stage in stages] == [(100, 15), (100, 5), (20, 5)]
+    assert [fc.Config().limits(stage) for stage in stages] == [(100, 15), (100, 5), (6, 2)]
     given = fc.Config(epochs=40, patience=25)
     assert [given.limits(stage) for stage in stages] == 3 * [(40, 25)]
 

@@ -102,7 +102,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
               "blend of classical models, which LSTMs correct where enough series are long. Or one "
               "kind of network, or one classical model (ets, theta, ces) alone.  [default: auto]"},
     "hidden": {"type": int, "help": "Size of a network's hidden layer.  [default: 16]"},
-    "epochs": {"type": int, "help": "Maximum number of epochs of a network.  [default: 100; 20 if "
+    "epochs": {"type": int, "help": "Maximum number of epochs of a network.  [default: 100; 6 if "
                "it starts from the pooled network]"},
     "market": {"metavar": "TICKERS", "type": _markets, "help": "An index of the same source, such "
                "as SPY, or several, such as SPY,^VIX. All networks, and the model of volatility "

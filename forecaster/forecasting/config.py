@@ -63,15 +63,13 @@ _NUMBERS = {
 _OPTIONAL = ("validation", "season", "market", "premium", "epochs", "patience")
 _MOST_BYTES = 1 << 20  # of a file of settings
 
-Stage: TypeAlias = Literal["independent", "pooled", "from pooled", "update"]
+Stage: TypeAlias = Literal["independent", "pooled", "from pooled"]
 _LIMITS: dict[Stage, tuple[int, int]] = {  # default number of epochs, and patience
     "independent": (100, 15),
     # An epoch goes through all series once; a patience of 500 steps was worse on stocks.
     "pooled": (100, 5),
-    "from pooled": (20, 5),
-    # With 20 and 5 fifty stocks took four times as long, and forecasts of two quarters were no
-    # better.
-    "update": (6, 2),
+    # With 20 and 5 the CRPS of stocks is the same, and fits take longer.
+    "from pooled": (6, 2),
 }
 # Factor on the learning rate in training that starts from the pooled networks.
 _FINE_TUNING = 1 / 3
@@ -133,10 +131,10 @@ class Config:
       other
     - ``members``: number of networks per series; their distributions are averaged
     - ``shrinkage``: strength of the weight decay towards the pooled network
-    - ``epochs``: maximum number of passes over the training rows; by default 100, and 20 for
+    - ``epochs``: maximum number of passes over the training rows; by default 100, and 6 for
       networks that start from the pooled one
     - ``patience``: number of epochs without a better validation loss after which training stops; by
-      default 5, and 15 for networks that start from random weights
+      default 5, 2 for networks that start from the pooled one, and 15 for independent ones
     - ``batch_size``: number of windows per gradient step
     - ``learning_rate``: the learning rate of AdamW; networks that start from the pooled network use
       a third of it
@@ -267,8 +265,8 @@ class Config:
         """Return the maximum number of epochs of a stage of training, and its patience in epochs.
 
         ``stage``: ``pooled``: the network of all series; ``from pooled``: each series' networks
-        that start from the pooled one; ``update``: networks that train on with new rows;
-        ``independent``: networks that start from random weights.
+        that start from the pooled one, or train on with new rows; ``independent``: networks that
+        start from random weights.
         """
         epochs, patience = _LIMITS[stage]
         return self.epochs or epochs, self.patience or patience
@@ -276,7 +274,7 @@ class Config:
     def hyperparams(self, stage: Stage) -> dict[str, float]:
         """Return a stage's arguments of :func:`forecaster.swarm.adamw`, see :meth:`limits`."""
         rate, decay = self.learning_rate, self.weight_decay
-        if stage in ("from pooled", "update"):
+        if stage == "from pooled":
             rate, decay = rate * _FINE_TUNING, self.shrinkage
         return {"learning_rate": rate, "weight_decay": decay, "clip": self.clip}
 

@@ -68,7 +68,9 @@ def train(
         return _search(config, split, network, data, ids, options("independent"))
     if before is not None:
         start = merge_members(before.params_of(before.rows_of(ids)))
-        networks, seconds = _trained(config, split, network, data, ids, start, options("update"))
+        networks, seconds = _trained(
+            config, split, network, data, ids, start, options("from pooled")
+        )
         return dataclasses.replace(networks, start=before.start), seconds
     if config.start == "independent":
         return _trained(config, split, network, data, ids, None, options("independent"))
