@@ -48,7 +48,7 @@ def explain(
     The width of a band of prices is a product of factors: own volatility, the market, volume,
     reports, falls, the networks, the spread of past errors. Each is shown with its usual size and
     its percentile in the last year, and with what it did to the change since the day before, or
-    --since. The median is a sum; of other series in their own units: level, season, trend, known
+    --since. The median is a sum; of other series in their own units: latest season, trend, known
     effects, networks. GARCH, EWMA and realised volatility stand beside, for up to five series.
 
     \b
@@ -107,6 +107,8 @@ def _implied(given: tuple[str, ...]) -> dict[str, float]:
         for name, number in pairs:
             try:
                 found[name] = float(number)
+                if not found[name] >= 1:
+                    raise ValueError
             except ValueError:
                 raise UsageError(
                     f"--implied {one}: {name}: expected a volatility in percent a year, such as "

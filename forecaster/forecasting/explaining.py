@@ -22,6 +22,7 @@ from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.model import Model
 from forecaster.forecasting.predicting.forecast import (
     Origins,
+    around_drift,
     at_origins,
     calibrated_at,
     distributions,
@@ -64,6 +65,7 @@ _SPOKEN = {
 KEYS = ["unique_id", "step", "of", "factor"]
 _ROWS, _EVERY = 252, 4  # the latest rows that say what is usual, and how many apart
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
+_LEAST_SHARED = 0.02  # change, of a band's logarithm or in widths of the band, that has shares
 _SMALL, _LARGE = 0.005, 0.05  # changes of logarithms that are worth a word
 _SHOWN = 3  # series that are shown in a notebook
 
@@ -159,7 +161,7 @@ class Explanation:
         """Return the sentence, and tables of factors, terms and components, of one series."""
         rows = self.of(name, step)
         relative = bool(rows["relative"].iloc[0])
-        lines = [self.sentence(name, step), ""]
+        lines = [self.sentence(name, step), *self.notes, ""]
         made = rows[rows["of"] == FORECAST].set_index("factor")["value"]
         when = show_time(rows["ds"].iloc[0])
         lines.append(
@@ -182,7 +184,7 @@ class Explanation:
                 numbers = f"{one['a_year']:>10.1f} %{100 * one['width']:>8.2f} %"
                 known = np.isfinite(one["width"])
                 lines.append(f"{one['name']:<24}{numbers if known else ''}")
-        return "\n".join([*lines, *self.notes])
+        return "\n".join(lines)
 
 
 def _percent(share: Any, digits: int = 0) -> str:
@@ -210,7 +212,7 @@ def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Ite
     band, then = rows["of"].iloc[0] == BAND, "then" in rows
     rows = pd.concat([rows[rows["factor"] != TOTAL], rows[rows["factor"] == TOTAL]])
     last = f"{'since ' + since:>18}{'share':>8}" if then else ""
-    yield f"{title:<24}{'now':>11}{'usual':>11}{'now/usual':>11}{'percentile':>12}{last}"
+    yield f"{title:<24}{'now':>12}{'usual':>12}{'now/usual':>11}{'percentile':>12}{last}"
     for one in rows.to_dict("records"):
         value, usual = one["value"], one["usual"]
         if value == usual == float(band) and one["factor"] != TOTAL:
@@ -219,7 +221,8 @@ def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Ite
         cells = [_number(scale * number, unit) for number in (value, usual)]
         cells.append(_number(value / usual if band and usual else np.nan, digits=3))
         rank = f"{one['percentile']:.0f}" if np.isfinite(one["percentile"]) else ""
-        line = f"{one['factor']:<24}{''.join(f'{cell:>11}' for cell in cells)}{rank:>12}"
+        numbers = f"{cells[0]:>12}{cells[1]:>12}{cells[2]:>11}"
+        line = f"{one['factor']:<24}{numbers}{rank:>12}"
         if then and np.isfinite(one["change"]):
             by = f"{scale * one['change']:+.3f}{unit}"
             by = f"{100 * np.expm1(one['change']):+.1f} %" if band else by
@@ -347,7 +350,11 @@ def compared(
     frame["change"] = np.where(frame["of"] == BAND, ratio, value - before)
     totals = frame[frame["factor"] == TOTAL].set_index(KEYS[:3])["change"]
     total = totals.reindex(pd.MultiIndex.from_frame(frame[KEYS[:3]])).to_numpy()
-    added = frame["of"].isin([BAND, MEDIAN]) & (total != 0)
+    # Of a small change the shares would be a hundred times the whole, and cancel.
+    widths = frame[(frame["of"] == BAND) & (frame["factor"] == TOTAL)].set_index(KEYS[:2])["value"]
+    width = widths.reindex(pd.MultiIndex.from_frame(frame[KEYS[:2]])).to_numpy()
+    least = _LEAST_SHARED * np.where(frame["of"] == BAND, 1.0, width)
+    added = frame["of"].isin([BAND, MEDIAN]) & (np.abs(total) > least)
     frame["share"] = (frame["change"] / total).where(added)
     return frame
 
@@ -362,6 +369,7 @@ def _of_part(model: Model, panel: Panel, transformed: Transformed, level: float)
         before = distributions(model.networks, transformed, past, model.growth)
         known = latest.spread.shape[1]
         spread = latest.spread[:, np.maximum(known - 1 - back, 0)]
+        before = around_drift(before, model.growth, transformed, past, spread)
         made.insert(0, (past, before, calibrated_at(model, transformed, past, before, spread)))
     origins = np.concatenate([at for at, _, _ in made], axis=1)
     # By origin: median, bounds, and the same without calibration, standardised.
@@ -633,7 +641,7 @@ class _Blends:
         known = with_blends(rows, [*natures.values()], blending)
         horizon = at.model.config.horizon
         shape = *origins.shape, horizon
-        terms = "level", "season", "trend and smoothing", "running mean", "calendar", "covariates"
+        terms = "latest season", "trend and smoothing", "running mean", "calendar", "covariates"
         base = {name: np.zeros(shape) for name in terms}
         unit = {name: np.ones(shape) for name in ("level", "usual error", "known effects")}
         named: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -649,13 +657,13 @@ class _Blends:
                 mean, width = count_forecasts(row, middle, blending.counts)
             elif one.nonnegative or one.logarithmic:
                 mean = middle = np.maximum(middle, 0.0)
+            # A level and a season apart from it would change against each other with each new row.
             season = one.seasons[0] if one.seasons else 1
-            level = np.repeat(latest_mean(row, season)[step][:, None], horizon, axis=1)
-            lately = np.nan_to_num(lagged(row, season, horizon)[step] - level)
+            lately = lagged(row, season, horizon)[step]
+            lately = np.where(np.isnan(lately), latest_mean(row, season)[step][:, None], lately)
             own = {
-                "level": level,
-                "season": lately,
-                "trend and smoothing": middle[step] - level - lately,
+                "latest season": lately,
+                "trend and smoothing": middle[step] - lately,
                 "running mean": mean[step] - middle[step],
             }
             for part, values in own.items():

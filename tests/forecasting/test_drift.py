@@ -35,15 +35,15 @@ def test_only_dated_prices_in_logarithms_have_one(panel, config):
 
 
 def test_the_mean_of_each_price_and_of_a_basket_grows_by_the_premium(panel, model):
-    """Bands are widened or narrowed by past errors, and the variance with them."""
     paths = fc.simulate(model, panel, 4000).groupby(["unique_id", "ds"], sort=False)["LSTM"]
     means = paths.mean().to_numpy().reshape(len(panel.ids), -1)
     now = panel.channel("close")[:, -1:]
     ahead = np.arange(1, means.shape[1] + 1)
     spread = paths.std().to_numpy().reshape(means.shape) / now
     off = means / now - np.exp(model.growth[:, None] * ahead)
-    assert np.abs(off).max() < 0.25 * (spread**2).max()  # of the variance, whose half is the shift
-    assert np.abs(off.mean(0)).max() < 0.2 * (spread**2).mean()
+    # Half the variance is the shift.
+    assert np.abs(off).max() < 0.05 * (spread**2).max()
+    assert np.abs(off.mean(0)).max() < 0.05 * (spread**2).mean()
 
 
 def test_networks_are_trained_as_without_it_and_say_nothing_of_the_median(panel, config, model):
@@ -52,7 +52,7 @@ def test_networks_are_trained_as_without_it_and_say_nothing_of_the_median(panel,
     moved = dataclasses.replace(model, growth=model.growth + 0.002)
     before, after = fc.predict(model, panel), fc.predict(moved, panel)
     change = 0.002 * np.tile(np.arange(1, 4), len(panel.ids))
-    np.testing.assert_allclose(np.log(after["LSTM"] / before["LSTM"]), change, rtol=1e-4)
+    np.testing.assert_allclose(np.log(after["LSTM"] / before["LSTM"]), change, rtol=2e-3)
     # Bands are calibrated on the errors since the fit, too, few here, which are others then.
     for column in ("LSTM-lo-95", "LSTM-lo-80", "LSTM-hi-80", "LSTM-hi-95"):
         np.testing.assert_allclose(np.log(after[column] / before[column]), change, atol=5e-4)

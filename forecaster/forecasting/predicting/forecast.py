@@ -158,17 +158,19 @@ def around_drift(
     growth: Float[np.ndarray, " series"],
     transformed: Transformed,
     origins: Origins,
+    spread: ByHorizon | float = 1.0,
 ) -> Distribution:
     """Return distributions of prices whose mean grows as expected, or distributions of counts.
 
     - ``made``: what networks and the common model forecast at ``origins``
     - ``growth``: from :func:`.growth_of`; where it is NaN the location stays
+    - ``spread``: by which the distributions will be widened
     """
     unit = at_origins(transformed.scale, origins)
     ahead = np.arange(1, unit.shape[-1] + 1)
     if np.isfinite(growth).any():
         # The median lies half the variance of the logarithm below its mean.
-        variance = np.minimum(unit * made.scale, _LARGEST_SCALE) ** 2
+        variance = np.minimum(unit * made.scale * spread, _LARGEST_SCALE) ** 2
         variance = variance * made.dof / np.maximum(made.dof - 2, _LEAST_EXCESS)
         with np.errstate(divide="ignore", invalid="ignore"):
             moves = (growth[:, None, None] * ahead - variance / 2) / unit
@@ -293,8 +295,9 @@ def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) 
     networked = model.networks.networked
     prior = np.where(networked[:, None], model.widths.networks, model.widths.without)
     spread = spread_at_origins(scores, prior)
-    origins, made = origins[:, -count:], made.at(slice(-count, None))
-    calibrated = calibrated_at(model, transformed, origins, made, spread[:, -count:])
+    origins, made, now = origins[:, -count:], made.at(slice(-count, None)), spread[:, -count:]
+    made = around_drift(made, model.growth, transformed, origins, now)
+    calibrated = calibrated_at(model, transformed, origins, made, now)
     return Latest(origins, made, calibrated, scores, spread)
 
 
