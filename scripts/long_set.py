@@ -125,6 +125,7 @@ PARTS = (
     script(3, "experiments/many_series.py", needs=("torch",)),
     script(3, "experiments/smaller_models.py"),
     script(3, "experiments/two_spirals.py", needs=("torch",)),
+    script(2, "real_files.py"),
     script(2, "gallery.py", needs=("PIL",)),
     script(2, "pictures.py"),
     script(2, "check_build.py", needs=("build",)),
