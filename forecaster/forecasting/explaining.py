@@ -211,7 +211,7 @@ def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Ite
     """Yield the lines of a table of factors or terms, the total last."""
     band, then = rows["of"].iloc[0] == BAND, "then" in rows
     rows = pd.concat([rows[rows["factor"] != TOTAL], rows[rows["factor"] == TOTAL]])
-    last = f"{'since ' + since:>18}{'share':>8}" if then else ""
+    last = f" {'since ' + since:>18}{'share':>8}" if then else ""
     yield f"{title:<24}{'now':>12}{'usual':>12}{'now/usual':>11}{'percentile':>12}{last}"
     for one in rows.to_dict("records"):
         value, usual = one["value"], one["usual"]
@@ -227,7 +227,7 @@ def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Ite
             by = f"{scale * one['change']:+.3f}{unit}"
             by = f"{100 * np.expm1(one['change']):+.1f} %" if band else by
             share = _percent(one["share"]) if abs(one["share"]) >= _SMALL else ""
-            line += f"{by:>18}{share:>8}"
+            line += f" {by:>18}{share:>8}"
         yield line.rstrip()
 
 
@@ -265,6 +265,8 @@ def explained(
         return Explanation(frame, level, notes=notes)
     moves = dict(_moves(panel.masked(forecasting=True).only([*ids]), since))
     changes = compared(frame, past, was)
+    if changes["then"].isna().all():
+        notes = *notes, f"No time is forecast from {show_time(since)}, too: no change is shown."
     return Explanation(changes, level, moves, show_time(since), notes=tuple(notes))
 
 

@@ -180,7 +180,8 @@ def _explained(
     times = panel.times[panel.mask.any(0)]
     if before is None and len(times) > 1:
         # Days are read again, since rows that looked wrong may have been found later.
-        daily = times.dtype.kind == "M" and times[-2] == times[-2].astype("datetime64[D]")
+        dated, latest = times.dtype.kind == "M", times[-2:]
+        daily = dated and bool((latest == latest.astype("datetime64[D]")).all())
         before = known(show_time(times[-2]))[0] if daily else _known(panel, times[-2])
     older = None
     if before is not None and _seen_later(run, end := before.times[-1]):

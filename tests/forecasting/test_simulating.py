@@ -107,6 +107,21 @@ def test_a_basket_leans_to_no_side_though_past_days_did(fitted):
     assert (basket > medians).mean(0) == pytest.approx(0.5, abs=0.01)
 
 
+def test_few_paths_are_as_spread_as_many(fitted):
+    """One path is a draw, not the median, so that many calls of few paths are many draws."""
+    model, panel = fitted
+    bands = fc.predict(model, panel, level=(80,))
+    low, high = (bands[f"LSTM-{side}-80"].to_numpy() for side in ("lo", "hi"))
+    inside = [
+        (low < drawn) & (drawn < high)
+        for n_paths in (1, 3)
+        for seed in range(40)
+        for drawn in [fc.simulate(model, panel, n_paths, seed).groupby(
+            ["unique_id", "ds"], sort=False)["LSTM"].first().to_numpy()]
+    ]  # fmt: skip
+    assert np.mean(inside) == pytest.approx(0.8, abs=0.08)
+
+
 def test_the_seed_decides_and_the_frame_is_long(fitted, paths):
     model, panel = fitted
     pd.testing.assert_frame_equal(fc.simulate(model, panel, 2000), paths)

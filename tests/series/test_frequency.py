@@ -58,6 +58,7 @@ PURCHASES = pd.Timestamp("2026-08-01") + pd.to_timedelta(
 NOON = "10:30:00", "11:30:00", "14:00:00", "15:00:00"
 SATURDAY = pd.to_datetime(["2024-01-20"])
 NYSE = regular_sessions("2014-01-02", "2024-06-28")
+RELEASED = pd.to_timedelta(np.resize([-3, 2, 0, -1, 3, -2, 1], 60), unit="D")
 ODD_MONTHS = pd.DatetimeIndex(  # named by their first and last days in turn
     [m.start_time if n % 2 else m.end_time.normalize()
      for n, m in enumerate(pd.period_range("2023-01", periods=24, freq="M"))]
@@ -75,6 +76,11 @@ CASES = {
     "the 30th": (of_month(30, 8), "", ["2024-03-30", "2024-04-30"]),
     "the 31st": (of_month(31, 8), "", ["2024-03-31", "2024-04-30"]),
     "the 29th": (of_month(29, 7), "", ["2024-03-29", "2024-04-29"]),
+    "days of release": (pd.date_range("2015-01-31", periods=60, freq="ME") + RELEASED, "irregular",
+                        ["2020-01-30", "2020-02-29"]),
+    "an eighth of the months missing": (
+        (pd.date_range("2015-01-01", periods=60, freq="MS") + pd.Timedelta("14D") + RELEASED)[
+            np.arange(60) % 8 != 3], "", ["2019-12-15", "2020-01-15"]),
     "first and last days": (ODD_MONTHS, "", ["2025-01-01", "2025-02-01"]),
     "half seconds": (pd.date_range("2026-11-01", periods=60, freq="500ms"), "", "500ms"),
     "59.99 s": (pd.date_range("2026-11-01", periods=60, freq="59990ms"), "", "59990ms"),
@@ -98,7 +104,7 @@ CASES = {
     # No rule: the usual distance.
     "auctions": (apart([14, 7, 15, 14, 21, 21, 14, 14, 21, 13]), "irregular", "14D"),
     "meetings": (apart([49, 42, 42, 42, 56, 42, 42, 49]), "irregular", "42D"),
-    "4, 4, 5 weeks": (apart([28, 28, 35]), "irregular", "28D"),
+    "4, 4, 5 weeks": (apart([28, 28, 35]), "irregular", ["2024-05-29", "2024-06-29"]),
     "about ten days": (apart([10, 10, 11, 10, 10, 8]), "irregular", "10D"),
     "orders": (HOURS[np.sort(RANDOM.choice(720, 200, replace=False))], "irregular", None),
     "days with sales": (pd.date_range("2024-01-01", periods=720)[

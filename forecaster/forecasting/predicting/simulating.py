@@ -133,7 +133,8 @@ def _draw(
     known, half = np.asarray(np.isfinite(errors).all(axis=2)), -(-n_paths // 2)
     weights = random.standard_normal((half, len(times)))
     weights *= np.sqrt(_DOF / random.chisquare(_DOF, (half, 1)))
-    usual = ndtri((np.arange(n_paths) + 0.5) / n_paths)
+    low = (np.arange(half) + random.uniform(size=half)) / n_paths
+    usual = ndtri(np.concatenate([low, (1 - low[: n_paths - half])[::-1]]))
     scores = np.empty((len(errors), n_paths, errors.shape[2]))
     for row, at in enumerate(time.reshape(positions.shape)):
         some = known[row]

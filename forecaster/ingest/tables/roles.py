@@ -216,10 +216,15 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> d
     Raises DataError if a column is missing, or two have the same role.
     """
     names = _with_options(table, where, columns)
-    for old in set(names) - set(columns.named):
+    free = [old for old in names if old not in columns.named]
+    numbers = [old for old in free if _holds_a_number(table[old])]
+    dated = [old for old in names if _holds_dates(table[old])]
+    for old in free:
+        if numbers == [old] and dated:
+            continue  # nothing else is the target
         if _is_index(table[old], names[old]):
             del names[old]
-    dated = [old for old in names if _holds_dates(table[old])]
+    dated = [old for old in dated if old in names]
     if "ds" not in names.values() and len(dated) == 1:
         names[dated[0]] = "ds"
     if "ds" not in names.values():

@@ -22,6 +22,8 @@ _FEWEST_HOLIDAYS = 4
 _RARE = 0.02  # largest share of the holidays that have a row, in a series that keeps holidays
 # If a larger share than _SOME of the latest rows is on weekends, all days are sessions.
 _LATELY, _SOME = 60, 0.1
+_MONTHS_WITH_ROWS = 0.75  # share of the months between two rows that must have one
+_SHORTEST_MONTH, _MONTH = 28, 30.44  # days
 _FEW_MONTHS = 5  # rows, fewer of which do not tell that each month has one
 _HALF_MONTH = range(13, 17)  # days between the middle and the end of a month
 _PART = 0.25  # least share of the dates on each of the two days of a half month
@@ -118,10 +120,14 @@ def _by_months(index: pd.DatetimeIndex, months: int, typical: int) -> Frequency 
         alias = _nth_weekday(index, months)
     if alias := alias or _weeks(index, typical):
         return Frequency(alias)
-    every = (steps > 0).all() and (steps == months).mean() >= _NEARLY_ALL
     gaps = np.diff(index.to_numpy())
-    every = every and not (len(gaps) >= _FEW_MONTHS and (gaps == gaps[0]).all())  # so many days
-    return Frequency("months", months) if every else None
+    if len(gaps) >= _FEW_MONTHS and (gaps == gaps[0]).all():
+        return None  # so many days apart
+    whole = (steps > 0).all() and (steps % months == 0).mean() >= _NEARLY_ALL
+    every = whole and (steps == months).mean() >= _MONTHS_WITH_ROWS  # some may be missing
+    # On whatever day, also on that of another month: days of release, or of a retail calendar.
+    near = typical >= _SHORTEST_MONTH and abs(typical / _MONTH - months) <= 1 - _NEARLY_ALL
+    return Frequency("months", months) if every or near else None
 
 
 def _edge_of_months(index: pd.DatetimeIndex, months: int) -> str | None:
@@ -201,8 +207,11 @@ def odd_rows(times: Shaped[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
         return odd
     index = pd.DatetimeIndex(times)
     if frequency.alias == "months":
-        day = np.minimum(frequency.day, index.days_in_month)
-        return odd | ((index.day != day) & (frequency.day > 0))
+        if not frequency.day:  # one row in each month, on whatever day
+            odd[1:] = np.diff(index.year * 12 + index.month) % frequency.step != 0
+            odd[1:] |= np.diff(index.year * 12 + index.month) == 0
+            return odd
+        return odd | (index.day != np.minimum(frequency.day, index.days_in_month))
     if frequency.base[1] not in _STEPS:
         days, offset, (count, base) = index.normalize(), frequency.offset, frequency.base
         if count == 1 and "WOM" not in base:  # at once, which pandas does for these
