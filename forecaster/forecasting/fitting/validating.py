@@ -106,7 +106,8 @@ def _simpler(
     unit = Distribution.unit((*origins.shape, horizon), DOF_AT_START)
     unit = around_drift(unit, nowhere, transformed, origins)
     scores = unit.scores(outcomes)
-    kept = held(scores, common_spread(scores), Widths.unit(horizon).tails, tailed=False)
+    prior = np.stack([common_spread(one[None]) for one in scores])  # no series changes another
+    kept = held(scores, prior, Widths.unit(horizon).tails, tailed=False)
     found = {
         beside(Method.COMBINATION): error(transformed, series),
         COMBINATION_COVERAGE: np.nansum(kept, (1, 2)) / np.isfinite(kept).sum((1, 2)),
@@ -134,7 +135,7 @@ def _simpler(
 
 def held(
     scores: Float[np.ndarray, "series origin horizon"],
-    prior: Float[np.ndarray, " horizon"],
+    prior: Float[np.ndarray, "*series horizon"],
     tails: Float[np.ndarray, "horizon knot"],
     *,
     tailed: bool,
