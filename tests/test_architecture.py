@@ -39,7 +39,7 @@ ROOMS: dict[str, list[str]] = {
     ],
     "forecasting": [
         "config", "methods", "comparing", "bands", "windows", "networks", "model", "network_task",
-        "predicting", "explaining", "fitting",
+        "explanation", "predicting", "explaining", "fitting",
     ],
     "evaluation": ["origins", "scores", "baselines", "backtest"],
     "storage": ["model", "runs", "unfinished"],

@@ -83,7 +83,11 @@ def explain(
             show(made.sentence(name))
     for name, reason in unknown.items():
         say(f"{name}: {reason}")
-    return PARTLY if unknown else 0
+    named = {one.rpartition("=")[0] for one in implied}  # a file may hold more
+    lacking = [name for name in given if name in named and name not in made.ids]
+    for name in lacking:
+        say(f"--implied {name}: not among the series that are explained; name its ticker as it is")
+    return PARTLY if unknown or lacking else 0
 
 
 def _implied(given: tuple[str, ...]) -> dict[str, float]:

@@ -29,10 +29,10 @@ from .config import TRANSFORMS as TRANSFORMS
 from .config import Config as Config
 from .config import checked_config as checked_config
 from .config import read_settings as read_settings
-from .explaining import Explanation as Explanation
 from .explaining import compared as compared
 from .explaining import explained as explained
 from .explaining import factors_of as factors_of
+from .explanation import Explanation as Explanation
 from .fitting.arguments import check_search as check_search
 from .fitting.arguments import check_static as check_static
 from .fitting.arguments import check_training as check_training

@@ -7,9 +7,8 @@ itself was made of: nothing is stored, and another date is explained by forecast
 """
 
 import dataclasses
-import functools
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +18,16 @@ from jaxtyping import Float, Int
 from forecaster.errors import ForecasterWarning, ModelError
 from forecaster.forecasting.bands.calibration import Calibrated, normal_scores_of
 from forecaster.forecasting.bands.distribution import Distribution
+from forecaster.forecasting.explanation import (
+    BAND,
+    COMPONENT,
+    FORECAST,
+    KEYS,
+    MEDIAN,
+    NEW_FIT,
+    TOTAL,
+    Explanation,
+)
 from forecaster.forecasting.model import Model
 from forecaster.forecasting.predicting.forecast import (
     Origins,
@@ -56,183 +65,9 @@ from forecaster.series import (
 
 Parts: TypeAlias = dict[str, Float[np.ndarray, "series origin horizon"]]
 
-BAND, MEDIAN, FORECAST, COMPONENT = "band", "median", "forecast", "component"
-TOTAL, NEW_FIT = "total", "new fit"
-_SPOKEN = {
-    "market": "the market", "networks": "its networks", "falls": "recent falls",
-    NEW_FIT: "a new fit",
-}  # fmt: skip
-KEYS = ["unique_id", "step", "of", "factor"]
 _ROWS, _EVERY = 252, 4  # the latest rows that say what is usual, and how many apart
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
 _LEAST_SHARED = 0.02  # change, of a band's logarithm or in widths of the band, that has shares
-_SMALL, _LARGE = 0.005, 0.05  # changes of logarithms that are worth a word
-_SHOWN = 3  # series that are shown in a notebook
-
-
-@dataclasses.dataclass(frozen=True)
-class Explanation:
-    """What forecasts are made of, and what changed.
-
-    - ``frame``: from :func:`factors_of`, or :func:`compared` where there is an earlier date
-    - ``level``: of the band, in percent
-    - ``moves``: by series, the change of its value since the earlier date, a share where it is
-      relative, over its usual change from row to row
-    - ``since``: the earlier date; empty without one
-    - ``beside``: what others say of the width, by series: ``name``, volatility ``a_year`` in
-      percent, ``width``
-    - ``notes``: what a reader must know
-    """
-
-    frame: pd.DataFrame
-    level: float = 80.0
-    moves: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
-    since: str = ""
-    beside: pd.DataFrame | None = None
-    notes: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return "\n\n".join(self.text(name) for name in self.ids[:_SHOWN])
-
-    @property
-    def ids(self) -> list[str]:
-        """The series that are explained."""
-        return [str(name) for name in self.frame["unique_id"].unique()]
-
-    def of(self, name: str, step: int = 1) -> pd.DataFrame:
-        """Return the rows of one series and step."""
-        return self.frame.iloc[self._places[name, step]]
-
-    @functools.cached_property
-    def _places(self) -> dict[Any, Any]:
-        return self.frame.groupby(KEYS[:2]).indices
-
-    def sentence(self, name: str, step: int = 1) -> str:
-        """Return in plain words how wide a series' band is, what changed it, and what is usual."""
-        rows = self.of(name, step)
-        band: Any = rows[rows["of"] == BAND].set_index("factor")
-        total, relative = band.loc[TOTAL], bool(rows["relative"].iloc[0])
-        width = f"{100 * total['value']:.2f} %" if relative else f"{total['value']:.4g}"
-        said = f"{name}: {'' if relative else self._median(rows)}"
-        said += f"the {self.level:g} % band is {width} wide"
-        change = total["change"] if "change" in band else np.nan
-        if np.isfinite(change):
-            by, way = abs(np.expm1(change)), "wider" if change > 0 else "narrower"
-            same = by < _SMALL
-            said += f", {'as wide as' if same else f'{_percent(by)} {way} than'} on {self.since}"
-            said += self._after(name, relative=relative)
-            said += "" if same else _whys(band["change"].drop(TOTAL), change)
-        if total["usual"] > 0 and total["value"] > 0:
-            times = total["value"] / total["usual"]
-            said += f". It is {times:.2f} times as wide as usual"
-            logs: Any = np.log(band["value"] / band["usual"]).drop(TOTAL) * np.sign(np.log(times))
-            large = logs[logs > 0.1 * abs(np.log(times))].nlargest(2)
-            if abs(np.log(times)) > _LARGE and len(large):
-                said += f", most by {' and '.join(map(_spoken, large.index))}"
-        return said + "."
-
-    def _median(self, rows: pd.DataFrame) -> str:
-        """Return the median of a series in its own units, and what changed it, in words."""
-        terms: Any = rows[rows["of"] == MEDIAN].set_index("factor")
-        said = f"the median is {terms.loc[TOTAL, 'value']:.4g}"
-        made = rows[rows["of"] == FORECAST].set_index("factor")["value"]
-        if "mean" in made:
-            said += f" (mean {made['mean']:.3g}, deviation {made['deviation']:.3g})"
-        change = terms.loc[TOTAL, "change"] if "change" in terms else 0.0
-        if change and np.isfinite(change):
-            way = "higher" if change > 0 else "lower"
-            said += f", {abs(change):.3g} {way} than was forecast on {self.since}"
-            parts = terms["change"].drop(TOTAL)
-            parts = parts[parts.abs() >= abs(change) / 10]
-            parts = parts.iloc[np.argsort(-parts.abs(), kind="stable")][:3]
-            said += "".join(f", {by:+.3g} through {_spoken(one)}" for one, by in parts.items())
-        return f"{said}; "
-
-    def _after(self, name: str, *, relative: bool) -> str:
-        """Return the move of a series since the earlier date, in words."""
-        move, times = self.moves.get(name, (0.0, np.nan))
-        if not move:
-            return ""
-        size = _percent(abs(move), 1) if relative else f"{abs(move):.3g}"
-        often = f" ({times:.1f} times its usual move)" if np.isfinite(times) else ""
-        return f", after a {'fall' if move < 0 else 'rise'} of {size}{often}"
-
-    def text(self, name: str, step: int = 1) -> str:
-        """Return the sentence, and tables of factors, terms and components, of one series."""
-        rows = self.of(name, step)
-        relative = bool(rows["relative"].iloc[0])
-        lines = [self.sentence(name, step), *self.notes, ""]
-        made = rows[rows["of"] == FORECAST].set_index("factor")["value"]
-        when = show_time(rows["ds"].iloc[0])
-        lines.append(
-            f"For {when}, from {show_time(rows['cutoff'].iloc[0])}: latest {made['latest']:.6g}, "
-            f"median {made['median']:.6g}, band {made['low']:.6g} to {made['high']:.6g}"
-        )
-        for of, title in ((BAND, "width: factors multiply"), (MEDIAN, "median: terms add up")):
-            lines += ["", *_table(rows[rows["of"] == of], title, self.since, relative=relative)]
-        if len(its := rows[rows["of"] == COMPONENT]):
-            lines += ["", f"{'component':<24}{'forecast':>12}{'weight':>10}"]
-            lines += [
-                f"{one.factor:<24}{one.value:>12.5g}{_percent(one.weight):>10}"
-                for one in its.itertuples()
-            ]
-        if (year := made.get("a year before")) is not None:
-            lines.append(f"{'a year before':<24}{year:>12.5g}")
-        if self.beside is not None and len(its := self.beside[self.beside["unique_id"] == name]):
-            lines += ["", f"{'beside it':<24}{'a year':>12}{'width':>10}"]
-            for one in its.to_dict("records"):
-                numbers = f"{one['a_year']:>10.1f} %{100 * one['width']:>8.2f} %"
-                known = np.isfinite(one["width"])
-                lines.append(f"{one['name']:<24}{numbers if known else ''}")
-        return "\n".join(lines)
-
-
-def _percent(share: Any, digits: int = 0) -> str:
-    return f"{100 * share:.{digits}f} %"
-
-
-def _whys(changes: pd.Series, change: float) -> str:
-    """Return the factors that changed a band most, in words."""
-    parts = changes.replace([np.inf, -np.inf], np.nan).dropna()
-    parts = parts[parts.abs() >= max(_SMALL, abs(change) / 10)]
-    parts = parts.iloc[np.argsort(-parts.abs(), kind="stable")][:3]
-    said: list[str] = []
-    for way, its in (("wider", parts[parts > 0]), ("narrower", parts[parts < 0])):
-        each = [(_percent(abs(np.expm1(by))), _spoken(one)) for one, by in its.items()]
-        said += [f"{by} {'' if n else way + ' '}through {one}" for n, (by, one) in enumerate(each)]
-    return f": {', '.join(said)}" if said else ""
-
-
-def _spoken(factor: object) -> str:
-    return _SPOKEN.get(str(factor), str(factor))
-
-
-def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Iterator[str]:
-    """Yield the lines of a table of factors or terms, the total last."""
-    band, then = rows["of"].iloc[0] == BAND, "then" in rows
-    rows = pd.concat([rows[rows["factor"] != TOTAL], rows[rows["factor"] == TOTAL]])
-    last = f" {'since ' + since:>18}{'share':>8}" if then else ""
-    yield f"{title:<24}{'now':>12}{'usual':>12}{'now/usual':>11}{'percentile':>12}{last}"
-    for one in rows.to_dict("records"):
-        value, usual = one["value"], one["usual"]
-        if value == usual == float(band) and one["factor"] != TOTAL:
-            continue  # it does nothing
-        scale, unit = (100, " %") if relative and (one["factor"] == TOTAL or not band) else (1, "")
-        cells = [_number(scale * number, unit) for number in (value, usual)]
-        cells.append(_number(value / usual if band and usual else np.nan, digits=3))
-        rank = f"{one['percentile']:.0f}" if np.isfinite(one["percentile"]) else ""
-        numbers = f"{cells[0]:>12}{cells[1]:>12}{cells[2]:>11}"
-        line = f"{one['factor']:<24}{numbers}{rank:>12}"
-        if then and np.isfinite(one["change"]):
-            by = f"{scale * one['change']:+.3f}{unit}"
-            by = f"{100 * np.expm1(one['change']):+.1f} %" if band else by
-            share = _percent(one["share"]) if abs(one["share"]) >= _SMALL else ""
-            line += f" {by:>18}{share:>8}"
-        yield line.rstrip()
-
-
-def _number(value: float, unit: str = "", digits: int = 4) -> str:
-    return f"{value:.{digits}g}{unit}" if np.isfinite(value) else ""
 
 
 def explained(

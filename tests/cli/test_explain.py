@@ -57,9 +57,11 @@ def test_what_options_imply_stands_beside(home, tmp_path):
         made = run("explain", "KO", "--implied", given, "--home", home)
         line = next(line for line in made.stdout.splitlines() if line.startswith("implied"))
         assert "31.0 %" in line
-    for wrong in ("KO", "KO=much", tmp_path / "none.csv"):
+    for wrong in ("KO", "KO=much", "KO=0.31", tmp_path / "none.csv"):
         message = error("explain", "KO", "--implied", wrong, "--home", home, code=2)
         assert f"--implied {wrong}" in message
+    made = run("explain", "KO", "--implied", "KOO=31", "--home", home)
+    assert made.exit_code == 3 and "--implied KOO: not among the series" in made.stderr
 
 
 def test_without_the_library_of_garch_the_command_that_installs_it_is_shown(home, monkeypatch):

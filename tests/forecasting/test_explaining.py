@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting import prepared
+from forecaster.forecasting import Explanation, prepared
 from forecaster.forecasting.explaining import factors_of
 from tests.test_goldens import goldens
 
@@ -173,3 +173,17 @@ def test_factors_are_those_of_forecasts_of_500_random_dates():
             known = panel.until(panel.times[row])
             known = known.only(np.array(known.ids)[known.mask.any(1)].tolist())
             check_adds_up(factors_of(*prepared(model, known)), fc.predict(model, known, level=[80]))
+
+
+def test_a_term_that_is_unusual_is_named_though_it_did_not_change():
+    rows = [
+        ("band", "total", 4.0, 4.0, 0.0), ("band", "networks", 4.0, 4.0, 0.0),
+        ("median", "total", 14.0, 34.0, 0.0), ("median", "latest season", 34.0, 20.0, 0.0),
+        ("median", "calendar", -20.0, 0.5, 0.0), ("forecast", "median", 14.0, 34.0, 0.0),
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["of", "factor", "value", "usual", "change"])
+    frame = frame.assign(unique_id="NN5", step=1, relative=False, percentile=50.0)
+    said = Explanation(frame, since="1997-12-23").sentence("NN5")
+    assert "with -20 through calendar (usually +0.5)" in said
+    usual = frame.assign(usual=frame["value"])
+    assert "usually" not in Explanation(usual, since="1997-12-23").sentence("NN5")

@@ -122,7 +122,7 @@ def _by_months(index: pd.DatetimeIndex, months: int, typical: int) -> Frequency 
         return Frequency(alias)
     gaps = np.diff(index.to_numpy())
     if len(gaps) >= _FEW_MONTHS and (gaps == gaps[0]).all():
-        return None  # so many days apart
+        return None  # the distance is a number of days
     whole = (steps > 0).all() and (steps % months == 0).mean() >= _NEARLY_ALL
     every = whole and (steps == months).mean() >= _MONTHS_WITH_ROWS  # some may be missing
     # On whatever day, also on that of another month: days of release, or of a retail calendar.
