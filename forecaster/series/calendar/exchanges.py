@@ -68,15 +68,23 @@ def sessions(exchange: str, first: pd.Timestamp, last: pd.Timestamp) -> np.ndarr
     return inside.to_numpy("datetime64[ns]")
 
 
+@functools.cache
+def _rules(exchange: str) -> Any:
+    """Return the rules of an exchange's calendar.
+
+    No calendar is built, which would compute all sessions and take half a second.
+    """
+    module = importlib.import_module(f"exchange_calendars.exchange_calendar_{exchange.lower()}")
+    return object.__new__(getattr(module, f"{exchange}ExchangeCalendar"))
+
+
 @functools.lru_cache(maxsize=1024)
 def regular_hours(exchange: str, day: pd.Timestamp) -> tuple[str, int, int]:
     """Return an exchange's timezone, and when it opened and closed as a rule at the time of a day.
 
     In seconds of its local day.
     """
-    module = importlib.import_module(f"exchange_calendars.exchange_calendar_{exchange.lower()}")
-    # No calendar is built, which would compute all sessions and take half a second.
-    rules = object.__new__(getattr(module, f"{exchange}ExchangeCalendar"))
+    rules = _rules(exchange)
     opens, closes = (
         next(time for since, time in reversed(times) if since is None or since <= day)
         for times in (rules.open_times, rules.close_times)
@@ -115,11 +123,8 @@ def regular_sessions(start: Date, end: Date) -> pd.DatetimeIndex:
 @functools.cache
 def regular_holidays() -> pd.DatetimeIndex:
     """Return New York's holidays on weekdays from 1800 to 2199, by the exchange's rules."""
-    from exchange_calendars.exchange_calendar_xnys import XNYSExchangeCalendar
-
-    # No calendar is built, which would compute all sessions and take half a second.
-    rules = object.__new__(XNYSExchangeCalendar).regular_holidays
-    days = pd.DatetimeIndex(rules.holidays("1800-01-01", "2199-12-31")).as_unit("ns")
+    holidays = _rules(NEW_YORK).regular_holidays
+    days = pd.DatetimeIndex(holidays.holidays("1800-01-01", "2199-12-31")).as_unit("ns")
     return days[days.day_of_week < 5]
 
 

@@ -1,5 +1,6 @@
 """The frequency of a series, found from all of its rows, and the rows that do not fit it."""
 
+import calendar
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -108,8 +109,10 @@ def _by_months(index: pd.DatetimeIndex, months: int, typical: int) -> Frequency 
 
     ``typical``: the median distance of two rows, in days
     """
-    if alias := _edge_of_months(index, months):
-        return Frequency(alias)
+    named = _days_of_months(index)
+    for base in ("MS", "ME", "BMS", "BME"):
+        if named[base].mean() >= _NEARLY_ALL:
+            return Frequency(_of_some_months(base, months, index[named[base]]))
     for day in (_most_common(index.day), int(index.day.max())):
         # Or nearly all are the last day of a shorter month.
         if (index.day == np.minimum(day, index.days_in_month)).mean() >= _NEARLY_ALL:
@@ -117,7 +120,9 @@ def _by_months(index: pd.DatetimeIndex, months: int, typical: int) -> Frequency 
     steps = np.diff(index.year * 12 + index.month)
     alias = _weeks(index, typical, 1.0)
     if alias is None and (steps > 0).all() and not (steps % months).any():
-        alias = _nth_weekday(index, months)
+        share, rule = max((on.mean(), rule) for rule, on in named.items() if "WOM" in rule)
+        if share >= _NEARLY_ALL and len(index) > 2:
+            alias = f"{months if months > 1 else ''}{rule}{_weekday(index)}"
     if alias := alias or _weeks(index, typical):
         return Frequency(alias)
     gaps = np.diff(index.to_numpy())
@@ -130,44 +135,37 @@ def _by_months(index: pd.DatetimeIndex, months: int, typical: int) -> Frequency 
     return Frequency("months", months) if every or near else None
 
 
-def _edge_of_months(index: pd.DatetimeIndex, months: int) -> str | None:
-    """Return the alias of nearly all dates on the first or last day or weekday of some months."""
-    month, days = (index.to_numpy().astype(f"datetime64[{unit}]") for unit in "MD")
-    begins = month.astype("datetime64[D]")
-    ends = (month + np.timedelta64(1, "M")).astype("datetime64[D]")
-    for kind, edges in (
-        ("MS", begins),
-        ("ME", ends - np.timedelta64(1, "D")),
-        ("BMS", np.busday_offset(begins, 0, roll="forward")),
-        ("BME", np.busday_offset(ends, -1, roll="forward")),
-    ):
-        on = edges == days
-        if on.mean() < _NEARLY_ALL:
-            continue
-        if (period := {3: "Q", 12: "Y"}.get(months)) is None:
-            return f"{months if months > 1 else ''}{kind}"
-        number = _most_common(month[on].astype(np.int64) % months)  # January is 0
-        if kind in ("ME", "BME") and period == "Q":
-            number += 9
-        anchor = pd.Timestamp(2000, number + 1, 1).strftime("%b").upper()
-        return f"{kind.replace('M', period)}-{anchor}"
-    return None
+def _days_of_months(index: pd.DatetimeIndex) -> dict[str, Bool[np.ndarray, " row"]]:
+    """Return which dates are on each of the days by which pandas names dates of months.
+
+    The weekday of ``WOM-1`` to ``LWOM`` is the most common one.
+    """
+    day, weekday = np.asarray(index.day), np.asarray(index.day_of_week)
+    to_end, same = np.asarray(index.days_in_month) - day, weekday == _most_common(weekday)
+    return {
+        "MS": day == 1,
+        "ME": to_end == 0,
+        "BMS": (weekday < 5) & ((day == 1) | ((weekday == 0) & (day <= 3))),
+        "BME": (weekday < 5) & ((to_end == 0) | ((weekday == 4) & (to_end <= 2))),
+        "LWOM-": same & (to_end < 7),
+        **{f"WOM-{number}": same & ((day + 6) // 7 == number) for number in (1, 2, 3, 4)},
+    }
 
 
-def _nth_weekday(index: pd.DatetimeIndex, months: int) -> str | None:
-    """Return the alias of dates on the n-th or last of a weekday in every month or every few."""
-    same, name = index.day_of_week == _most_common(index.day_of_week), _weekday(index)
-    which = (index.day + 6) // 7
-    rules = {"LWOM-": index.day + 7 > index.days_in_month}
-    rules |= {f"WOM-{number}": which == number for number in (1, 2, 3, 4)}
-    share, rule = max(((same & on).mean(), rule) for rule, on in rules.items())
-    every = "" if months == 1 else str(months)
-    return f"{every}{rule}{name}" if share >= _NEARLY_ALL and len(index) > 2 else None
+def _of_some_months(base: str, months: int, index: pd.DatetimeIndex) -> str:
+    """Return the alias of dates on an edge of some months; ``base``: that of every month."""
+    if (period := {3: "Q", 12: "Y"}.get(months)) is None:
+        return f"{months if months > 1 else ''}{base}"
+    number = _most_common((index.month - 1) % months)  # January is 0
+    if base in ("ME", "BME") and period == "Q":
+        number += 9
+    return f"{base.replace('M', period)}-{calendar.month_abbr[number + 1].upper()}"
 
 
 def _half_months(index: pd.DatetimeIndex) -> str | None:
     """Return the alias of dates on the first or on the last of a month, and on one day between."""
-    for alias, edge in (("SMS", index.day == 1), ("SME", index.is_month_end)):
+    named = _days_of_months(index)
+    for alias, edge in (("SMS", named["MS"]), ("SME", named["ME"])):
         day = _most_common(index.day[~edge]) if not edge.all() else 0
         middle = index.day == day
         both = min(edge.mean(), middle.mean()) >= _PART
@@ -207,17 +205,14 @@ def odd_rows(times: Shaped[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
         return odd
     index = pd.DatetimeIndex(times)
     if frequency.alias == "months":
-        if not frequency.day:  # one row in each month, on whatever day
-            odd[1:] = np.diff(index.year * 12 + index.month) % frequency.step != 0
-            odd[1:] |= np.diff(index.year * 12 + index.month) == 0
-            return odd
-        return odd | (index.day != np.minimum(frequency.day, index.days_in_month))
+        if frequency.day:
+            return index.day != np.minimum(frequency.day, index.days_in_month)
+        steps = np.diff(index.year * 12 + index.month)  # one row in each, on whatever day
+        odd[1:] = (steps % frequency.step != 0) | (steps == 0)
+        return odd
     if frequency.base[1] not in _STEPS:
-        days, offset, (count, base) = index.normalize(), frequency.offset, frequency.base
-        if count == 1 and "WOM" not in base:  # at once, which pandas does for these
-            odd = np.asarray(days - offset + offset != days)
-        else:
-            odd = ~days.isin(pd.date_range(days[0], days[-1], freq=offset))
+        days = index.normalize()
+        odd = ~days.isin(pd.date_range(days[0], days[-1], freq=frequency.offset))
         odd[odd] = [frequency.starts_at(day) == day for day in days[odd]]
         return odd
     seconds = frequency.seconds

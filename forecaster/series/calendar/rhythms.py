@@ -48,9 +48,11 @@ GROUPS = {
     "year": 2 * _HARMONICS,
 }
 """The number of columns of each group of special days, in their order."""
-_OF_WEEKS = ((2, 14), (7, 4), (10, 31), (12, 25), (1, 1))
-_FLOATING_OF_WEEKS = ((5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0))
-"""Memorial Day, Labor Day and Thanksgiving."""
+_OF_WEEKS = [
+    [*_EASTER, *_DATES, *_FLOATING].index(day)
+    for day in (0, 49, 214, 704, 1031, 1225, 101, (5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0))
+]
+"""The columns of holidays that weeks have: with Memorial Day, Labor Day and Thanksgiving."""
 _MONTH = 30.436875  # days in the mean
 _WINDOWS = ((-7, 0), (-2, 1), (39, 50))
 """Days from Easter Sunday: the week before, Good Friday to Monday, Ascension to Whit Monday."""
@@ -123,21 +125,11 @@ def _months(first: int, last: int) -> Float[np.ndarray, "step column"]:
 
 def _weeks(first: int, last: int, weekday: int) -> Float[np.ndarray, "step column"]:
     """Return the holidays in each week and in those beside it, and the ends of months."""
-    weeks = np.arange(first - 1, last + 2)
-    days = np.arange(7 * int(weeks[0]) + weekday - 9, 7 * int(weeks[-1]) + weekday - 2)
-    dates = days.astype("datetime64[D]")
-    month = dates.astype("datetime64[M]")
-    of_year, of_month = month.astype(np.int64) % 12 + 1, (dates - month).astype(np.int64) + 1
-    to_end = ((month + np.timedelta64(1, "M")).astype("datetime64[D]") - dates).astype(np.int64)
-    from_easter = days_from_easter(days)
-    holidays = [from_easter == 0, from_easter == 49]
-    holidays += [(of_year == month) & (of_month == day) for month, day in _OF_WEEKS]
-    holidays += [floating_days(days, *rule) for rule in _FLOATING_OF_WEEKS]
-    ends = [of_month <= _EDGE, to_end <= _EDGE]
-    by_week = np.stack([*holidays, *ends], 1).reshape(len(weeks), 7, -1).sum(1).astype(float)
-    size = len(holidays)
-    around = [np.roll(by_week[:, :size], after, axis=0) for after in _AROUND]
-    return np.concatenate([*around, by_week[:, size:] / _EDGE], axis=1)[1:-1]
+    begin, end = 7 * (first - 1) + weekday - 9, 7 * (last + 2) + weekday - 10
+    by_week = RHYTHMS["D"].special(begin, end).reshape(-1, 7, RHYTHMS["D"].columns).sum(1)
+    around = [np.roll(by_week[:, _OF_WEEKS], after, axis=0) for after in _AROUND]
+    edges = by_week[:, GROUPS["holidays"] :][:, : 2 * _EDGE].reshape(-1, 2, _EDGE).sum(-1)
+    return np.concatenate([*around, edges / _EDGE], axis=1)[1:-1]
 
 
 def _hours(first: int, last: int) -> Float[np.ndarray, "step column"]:
@@ -237,7 +229,6 @@ def _week_numbers(times: Shaped[np.ndarray, "..."], weekday: int) -> Int[np.ndar
 
 
 _YEARS = {"holidays": 1.0, "month": 0.5, "year": 2.0}
-_OF_EACH_WEEK = 2 + len(_OF_WEEKS) + len(_FLOATING_OF_WEEKS)  # with Easter and Pentecost
 _EACH = (
     *(Rhythm(name, week, _YEARS, GROUPS, fewest=180, least=21, most=60, latest=30 * 365,
              numbers=functools.partial(day_numbers, week=week),
@@ -251,7 +242,7 @@ _EACH = (
            fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24,
            numbers=lambda times: times.astype("datetime64[h]").astype(np.int64), special=_hours),
     *(Rhythm(f"W-{name}", 52, {"holidays": 3.0, "month": 3.0},
-             {"holidays": len(_AROUND) * _OF_EACH_WEEK, "month": 2},
+             {"holidays": len(_AROUND) * len(_OF_WEEKS), "month": 2},
              fewest=156, least=130, most=60, latest=30 * 52,
              numbers=functools.partial(_week_numbers, weekday=weekday),
              special=_in_blocks(functools.partial(_weeks, weekday=weekday)))
