@@ -12,8 +12,8 @@ from forecaster import distributed, forecasting, ingest, pipeline, storage, swar
 from forecaster.cli.shared import (
     Bars,
     added,
-    as_columns,
     bars,
+    columns_of,
     covariate_options,
     covariates_of,
     read_tickers,
@@ -30,10 +30,8 @@ THE_ONLY = THE_LATEST = ""
 
 def open_data(given: Mapping[str, Any]) -> "tuple[pipeline.DataRequest, ingest.Membership | None]":
     """Open the source that the options name; return what is asked for, and the times of members."""
-    opened = ingest.open_source(
-        given["source"], decimal=given["decimal"], query=given["query"],
-        columns=as_columns(given["columns"], given["date_format"], given["missing"]),
-    )  # fmt: skip
+    columns = columns_of(given)
+    opened = ingest.open_source(given["source"], query=given["query"], columns=columns)
     wanted, membership = read_tickers(given["tickers"], opened)
     rest = given["start"], given["end"], given["mask"], covariates_of(given)
     return pipeline.DataRequest(opened, wanted, *rest), membership

@@ -9,8 +9,9 @@ import click
 from forecaster import ingest as room
 from forecaster.cli.shared import (
     PARTLY,
-    as_columns,
+    READING,
     bars,
+    columns_of,
     home_option,
     name_stale,
     overwrite_option,
@@ -57,13 +58,10 @@ def ingest(
     home: Home,
     tickers: str | None,
     source: str,
-    columns: tuple[str, ...],
-    date_format: str | None,
-    missing: str | None,
     start: datetime | None,
     refresh: bool,
     append: bool,
-    **reading: Any,
+    **more: Any,
 ) -> int:
     """Fetch series and store them, without training. A second call fetches only what is missing.
 
@@ -86,9 +84,9 @@ def ingest(
       forecaster ingest --source sql:sqlite:///market.db --query "SELECT ticker, date, close FROM p"
     """
     opened = room.open_source(
-        source, columns=as_columns(columns, date_format, missing), append=append, refresh=refresh,
+        source, columns=columns_of(more), append=append, refresh=refresh,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
-        **reading,
+        **{name: value for name, value in more.items() if name not in READING},
     )  # fmt: skip
     wanted, _ = read_tickers(tickers, opened)
     make_folder(home.folder)

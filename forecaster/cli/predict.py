@@ -12,6 +12,7 @@ from forecaster import report as pages
 from forecaster.cli.forecast_outputs import Outputs
 from forecaster.cli.shared import (
     PARTLY,
+    READING,
     covariate_options,
     covariates_of,
     groups_option,
@@ -175,7 +176,7 @@ def predict(
 
 def _check(given: Mapping[str, Any]) -> None:
     """Raise UsageError for options that do not go together."""
-    reading = [name for name in ("decimal", "columns", "date_format", "missing") if given[name]]
+    reading = [name for name in READING if given[name]]
     roles = [said.split("=")[0] for said in given["columns"]]
     # Forecasts on a condition would replace real ones in a database.
     condition = [f"--{name}" for name in ("end", "future", "static") if given[name] is not None]

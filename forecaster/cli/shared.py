@@ -85,18 +85,17 @@ def covariates_of(given: Mapping[str, Any]) -> "ingest.CovariateFiles":
     """Return the files of ``--future`` and ``--static``, and how other options read them."""
     if given["future"] is None and given["static"] is None:
         return ingest.CovariateFiles()
-    columns = as_columns(given["columns"], given["date_format"], given["missing"])
-    reading = ingest.Reading.of(given["decimal"], columns)
-    return ingest.CovariateFiles.of(given["future"], given["static"], reading)
+    return ingest.CovariateFiles.of(given["future"], given["static"], columns_of(given))
 
 
-def as_columns(
-    columns: tuple[str, ...], date_format: str | None, missing: str | None
-) -> "ingest.Columns":
-    """Return the values of ``--columns``, ``--date-format`` and ``--missing``, checked."""
-    options = ingest.parse_columns(columns)
-    options["date_format"], options["missing"] = date_format, missing
-    return ingest.Columns.of(options)
+READING = ("decimal", "columns", "date_format", "missing")
+"""The options on how files are read, by the names of their values."""
+
+
+def columns_of(given: Mapping[str, Any]) -> "ingest.Columns":
+    """Return the values of the options on how files are read, checked."""
+    values = {name: given[name] for name in READING if name != "columns"}
+    return ingest.Columns.of(ingest.parse_columns(given["columns"]) | values)
 
 
 def read_tickers(

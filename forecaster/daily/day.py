@@ -143,10 +143,10 @@ class _Day:
         watch = self._watch
         roles = parse_columns(watch.columns)
         roles["date_format"], roles["missing"] = watch.date_format, watch.missing
+        roles["decimal"] = watch.decimal
         source = open_source(
-            watch.source, decimal=watch.decimal, columns=Columns.of(roles), append=watch.append,
-            query=watch.query,
-        )  # fmt: skip
+            watch.source, columns=Columns.of(roles), append=watch.append, query=watch.query
+        )
         tickers = None
         if watch.tickers is not None:
             tickers = listed_tickers(watch.tickers) or read_universe(watch.tickers)

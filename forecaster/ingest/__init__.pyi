@@ -1,5 +1,4 @@
 from .covariate_files import CovariateFiles as CovariateFiles
-from .covariate_files import Reading as Reading
 from .frames import Table as Table
 from .frames import as_panel as as_panel
 from .loading import load_panel as load_panel
@@ -34,9 +33,9 @@ from .store.store import Store as Store
 from .stored_panel import flags_now as flags_now
 from .stored_panel import masked_rows as masked_rows
 from .stored_panel import panel_from_store as panel_from_store
-from .tables.roles import ColumnOptions as ColumnOptions
-from .tables.roles import Columns as Columns
-from .tables.roles import parse_columns as parse_columns
+from .tables.options import ColumnOptions as ColumnOptions
+from .tables.options import Columns as Columns
+from .tables.options import parse_columns as parse_columns
 from .tickers.groups import Groups as Groups
 from .tickers.groups import read_groups as read_groups
 from .tickers.groups import read_weights as read_weights

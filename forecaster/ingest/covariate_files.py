@@ -3,52 +3,11 @@
 import dataclasses
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from forecaster.errors import DataError, UsageError, printable, spelled, spellings
 from forecaster.files import as_text, from_text, read_plain
+from forecaster.ingest.tables.options import INFERRED, Columns
 from forecaster.series import Panel
-
-if TYPE_CHECKING:
-    from forecaster.ingest.tables.roles import Columns
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """The options for reading files of covariates.
-
-    - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
-    - ``date_format``: how times are written; None: inferred for each file
-    - ``missing``: marks that stand for no number, separated by commas
-    - ``id_col``, ``time_col``: the columns with the series and the time; files without columns of
-      these names ignore them
-    """
-
-    decimal: str | None = None
-    date_format: str | None = None
-    id_col: str | None = None
-    time_col: str | None = None
-    missing: str | None = None
-
-    @staticmethod
-    def of(decimal: str | None, columns: "Columns") -> "Reading":
-        """Return a reading with the options of the series' files."""
-        return Reading(
-            decimal, columns.date_format, columns.id_col, columns.time_col, columns.missing
-        )
-
-    def columns(self) -> "Columns":
-        """Return the same options in the form that tables take.
-
-        Raises UsageError for an invalid decimal sign or date format.
-        """
-        from forecaster.ingest.tables.decimals import as_decimal
-        from forecaster.ingest.tables.roles import Columns
-
-        return Columns(
-            self.id_col, self.time_col, date_format=self.date_format, missing=self.missing,
-            decimal=as_decimal(self.decimal),
-        )  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,19 +21,13 @@ class CovariateFiles:
 
     future: str | None = None
     static: str | None = None
-    reading: Reading = dataclasses.field(default_factory=Reading)
+    reading: Columns = INFERRED
 
     @staticmethod
     def of(
-        future: Path | None = None, static: Path | None = None, reading: Reading | None = None
+        future: Path | None = None, static: Path | None = None, reading: Columns = INFERRED
     ) -> "CovariateFiles":
-        """Return two paths as covariate files.
-
-        Raises UsageError if one is not a file, or if the reading is not valid.
-        """
-        reading = reading or Reading()
-        if future or static:
-            reading.columns()
+        """Return two paths as covariate files. Raises UsageError if one is not a file."""
         for path in (future, static):
             if path is not None and not path.is_file():
                 raise UsageError(
@@ -108,7 +61,7 @@ class CovariateFiles:
             if path is None:
                 continue
             name = printable(from_text(path), lines=False)
-            frame = read_covariates(from_text(path), self.reading.columns())
+            frame = read_covariates(from_text(path), self.reading)
             if "unique_id" in frame:
                 known, ids = spellings(panel.ids), frame["unique_id"].astype(object)
                 ids = ids.where(ids.notna(), "").astype(str)

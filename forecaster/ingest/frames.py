@@ -10,8 +10,9 @@ from forecaster.errors import DataError, Kind, Skipped, UsageError, listed, warn
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
+from forecaster.ingest.tables.options import INFERRED, ColumnOptions, Columns
 from forecaster.ingest.tables.parquet_tables import without_decimals
-from forecaster.ingest.tables.roles import ColumnOptions, Columns, canonical
+from forecaster.ingest.tables.roles import canonical
 from forecaster.ingest.tables.two_levels import as_one_level
 from forecaster.series import Panel
 
@@ -51,7 +52,7 @@ def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
 
 
 def panel_of_frame(
-    data: Table, tickers: Sequence[str] | None = None, *, columns: Columns | None = None
+    data: Table, tickers: Sequence[str] | None = None, *, columns: Columns = INFERRED
 ) -> Panel:
     """Turn a table into a panel: long, wide, or with two levels of columns as from yfinance.
 
@@ -61,7 +62,6 @@ def panel_of_frame(
     Raises DataError as :func:`forecaster.ingest.tables.layout.tidy` does, and UsageError if
     ``data`` is not a table.
     """
-    columns = columns or Columns()
     frame = as_one_level(_with_index(as_pandas(data), columns.named), _WHERE)
     if canonical(str(frame.columns.name)) == "unique_id" and columns.first_option is None:
         # The table may be yfinance.download(...)["Close"].

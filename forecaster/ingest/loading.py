@@ -8,7 +8,7 @@ from forecaster.ingest.frames import Table, panel_of_frame
 from forecaster.ingest.review.quality import WRONG, as_texts, check_flags, find_flags, flags_of
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.series_file import Arrays
-from forecaster.ingest.tables.roles import ColumnOptions, Columns
+from forecaster.ingest.tables.options import ColumnOptions, Columns
 from forecaster.series import Date, Panel
 
 
@@ -19,7 +19,6 @@ def load_panel(
     start: Date | None = None,
     end: Date | None = None,
     seed: int = 0,
-    decimal: str | None = None,
     mask: Sequence[str] = WRONG,
     query: str | None = None,
     **columns: Unpack[ColumnOptions],
@@ -32,13 +31,12 @@ def load_panel(
     - ``tickers``: the series to load; None: all that the source holds
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market
-    - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
     - ``mask``: flags whose rows are left out of training, see
       :mod:`forecaster.ingest.review.quality`. The panel still holds these rows, with their flags;
       see :meth:`Panel.masked`. A frame is not reviewed
     - ``query``: of a database: one SELECT, or the name of a table
-    - ``id_col, time_col, target_col, date_format, missing, wide``: what the columns hold, if their
-      names do not show it; see :class:`forecaster.ingest.ColumnOptions`
+    - ``id_col, time_col, target_col, wide, date_format, missing, decimal``: how a table is read, as
+      far as it does not show it; see :class:`forecaster.ingest.ColumnOptions`
 
     Series that cannot be loaded are named in the panel's ``skipped``.
 
@@ -47,7 +45,7 @@ def load_panel(
     check_flags(mask := as_texts("mask", mask))
     tickers = None if tickers is None else as_texts("tickers", tickers)
     check_whole("seed", seed)
-    roles = Columns.of(columns, decimal)
+    roles = Columns.of(columns)
     if not isinstance(source, str):
         if query is not None:
             raise UsageError("query is for a database; leave it out with a frame")

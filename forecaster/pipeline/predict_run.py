@@ -35,7 +35,7 @@ from forecaster.forecasting import (
     resolve_names,
     sums_of,
 )
-from forecaster.ingest import CovariateFiles, Reading, Store
+from forecaster.ingest import Columns, CovariateFiles, Store
 from forecaster.record import Made, keep
 from forecaster.series import (
     Date,
@@ -345,7 +345,7 @@ def with_covariates(
     """
     known = model.transform.covariates
     has = {"future": bool(known.future), "static": bool(known.numbers or known.words)}
-    then = Reading(**model.provenance.get("reading") or {})
+    then = Columns(**model.provenance.get("reading") or {})
     for kind, needed in has.items():
         path: str | None = getattr(files, kind)
         # Perhaps no kind of event had happened before the fit: it then learned nothing from a list.
@@ -355,7 +355,7 @@ def with_covariates(
                 f"again with --{kind}"
             )
         if path is not None:
-            reading = then if files.reading == Reading() else files.reading
+            reading = then if files.reading == Columns() else files.reading
             panel = CovariateFiles(**{kind: path}, reading=reading).added_to(panel)
         elif needed and (path := model.provenance.get(kind)) is not None:
             if not home.holds(folder):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import DataError, ForecasterWarning, UsageError
-from forecaster.ingest import CovariateFiles, Reading
+from forecaster.ingest import Columns, CovariateFiles
 from forecaster.series import Panel
 from tests.messages import refuses, warns
 
@@ -27,7 +27,7 @@ def plans():
 
 
 def added(panel, path, kind="future", **reading):
-    return CovariateFiles.of(**{kind: path}, reading=Reading(**reading)).added_to(panel)
+    return CovariateFiles.of(**{kind: path}, reading=Columns(**reading)).added_to(panel)
 
 
 def prices(panel):
@@ -99,12 +99,10 @@ def test_what_cannot_be_read_is_one_error_that_names_the_file(panel, tmp_path, t
         added(panel, tmp_path / "plans.csv", **said)
 
 
-def test_what_is_no_format_is_refused(tmp_path):
-    (file := tmp_path / "plans.csv").touch()
-    with refuses(UsageError):
-        CovariateFiles.of(file, reading=Reading(date_format="x"))
-    with refuses(UsageError):
-        CovariateFiles.of(file, reading=Reading(decimal=";"))
+def test_what_is_no_format_is_refused():
+    for options in ({"date_format": "x"}, {"decimal": ";"}):
+        with refuses(UsageError):
+            Columns.of(options)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("kind", ["future", "static"])

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError, UsageError
-from forecaster.ingest import Columns, open_source
+from forecaster.ingest import Columns, load_panel, open_source
 from forecaster.ingest.tables.file_reader import read_series
 from tests.messages import refuses
 
@@ -164,9 +164,9 @@ def test_a_sign_that_the_user_names_wrongly_is_refused(tmp_path):
     with refuses(DataError):
         read(tmp_path, "date;close\n2024-01-02;10.25\n", decimal=",")
     with refuses(UsageError):
-        open_source(f"files:{tmp_path / 'x.csv'}", decimal="x")
+        load_panel(f"files:{tmp_path / 'x.csv'}", decimal="x")
     with refuses(UsageError):
-        open_source("yahoo", decimal=",")
+        load_panel("yahoo", decimal=",")
 
 
 def test_other_columns_of_numbers_are_kept_whatever_their_sign(tmp_path):
@@ -182,6 +182,8 @@ def test_another_sign_is_another_reading_of_the_same_file(tmp_path):
 
     (tmp_path / "x.csv").write_text("date;close\n2024-01-02;1,234\n2024-01-03;2,345\n")
     for decimal, closes in ((",", [1.234, 2.345]), (".", [1234.0, 2345.0])):
-        source = open_source(f"files:{tmp_path / 'x.csv'}", decimal=decimal)
+        source = open_source(
+            f"files:{tmp_path / 'x.csv'}", columns=Columns.of({"decimal": decimal})
+        )
         store = ingest(Home(tmp_path / "home"), source, None).store
         assert store.read(["x"])["close"].tolist() == closes

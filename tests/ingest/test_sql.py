@@ -138,7 +138,7 @@ def test_options_of_other_sources_are_refused_without_secrets():
     url = "SQL:postgresql://me:geheim@host/db?sslpassword=geheim"
     calls: list[Callable[[], object]] = [
         lambda: open_source(url), lambda: open_source(url, query="x"),
-        lambda: open_source(url, append=True), lambda: open_source(url, decimal=","),
+        lambda: open_source(url, append=True), lambda: load_panel(url, decimal=","),
     ]  # fmt: skip
     for call in calls:
         message = said(UsageError, call)

@@ -21,7 +21,7 @@ from forecaster.ingest.tables.file_reader import (
     read_series,
     series_name,
 )
-from forecaster.ingest.tables.roles import Columns
+from forecaster.ingest.tables.options import INFERRED, Columns
 
 _READER = 12  # raise it when files are read differently
 
@@ -39,9 +39,9 @@ class Files(Whole):
       a file with only the latest day; ``replace``, the file's rows take the place of all stored
     """
 
-    def __init__(self, path: str, columns: Columns | None = None, *, lost: Lost = "suspect"):
+    def __init__(self, path: str, columns: Columns = INFERRED, *, lost: Lost = "suspect"):
         self.path = self.where = from_text(path).expanduser()
-        self._columns = columns or Columns()
+        self._columns = columns
         self.lost = lost
         # The full path, since later commands may be started in another folder.
         self.name = f"files:{as_text(self.path.resolve())}"
@@ -57,8 +57,7 @@ class Files(Whole):
         return self._hash()
 
     def _hash(self) -> str:
-        columns = self._columns if self._columns.first_option else self._columns.decimal or ""
-        reader = f"reader {_READER}{columns}\n"
+        reader = f"reader {_READER}{self._columns if self._columns.first_option else ''}\n"
         digest = hashlib.sha256(reader.encode("utf-8", "surrogateescape"))
         for file in self._files():
             try:

@@ -18,7 +18,7 @@ from forecaster.ingest.sources.compared import Lost, Whole
 from forecaster.ingest.sources.files import Files
 from forecaster.ingest.sources.remote_url import WEB, read_remote_url
 from forecaster.ingest.tables.file_reader import ENDINGS
-from forecaster.ingest.tables.roles import Columns
+from forecaster.ingest.tables.options import INFERRED, Columns
 
 
 class Remote(Whole):
@@ -31,7 +31,7 @@ class Remote(Whole):
     and if a library is missing. The files are listed and copied when they are first asked for.
     """
 
-    def __init__(self, url: str, columns: Columns | None = None, *, lost: Lost = "suspect"):
+    def __init__(self, url: str, columns: Columns = INFERRED, *, lost: Lost = "suspect"):
         self._url = read_remote_url(url)
         self.where = self._url.shown
         self.name = f"files:{self.where}"

@@ -1,14 +1,12 @@
 """Open a source by name. Each is imported only when it is used: yfinance takes a second."""
 
-import dataclasses
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from forecaster.errors import UsageError
 from forecaster.files import is_url
 from forecaster.ingest.sources.secrets import hide_secrets
 from forecaster.ingest.sources.source import Source
-from forecaster.ingest.tables.decimals import Decimal
-from forecaster.ingest.tables.roles import Columns
+from forecaster.ingest.tables.options import INFERRED, Columns
 
 if TYPE_CHECKING:
     from forecaster.ingest.sources.compared import Lost
@@ -18,8 +16,7 @@ def open_source(
     name: str,
     *,
     seed: int = 0,
-    decimal: str | None = None,
-    columns: Columns | None = None,
+    columns: Columns = INFERRED,
     append: bool = False,
     query: str | None = None,
     **options: Any,
@@ -27,10 +24,7 @@ def open_source(
     """Open the source ``yahoo``, ``simulated``, ``files:PATH``, ``files:URL`` or ``sql:URL``.
 
     - ``seed``: of the simulated market
-    - ``decimal``: the decimal sign in numbers that are text, a point or a comma; None: inferred for
-      each file
-    - ``columns``: which columns of files and databases hold series, times and target, if their
-      names do not show it
+    - ``columns``: how files and databases are read, as far as they do not show it
     - ``append``: add the rows of files or of a database to the stored ones, which they need not
       repeat
     - ``query``: of a database: one SELECT, or the name of a table
@@ -40,13 +34,9 @@ def open_source(
     Raises UsageError for any other name or sign, for options of files with another source, and for
     ``append`` with ``refresh``. No message holds a password.
     """
-    columns = columns or Columns()
-    if decimal is not None:
-        columns = dataclasses.replace(columns, decimal=cast(Decimal, decimal))
-    sign = columns.decimal
     kind, _, path = name.partition(":")
     shown = hide_secrets(name)
-    option = f"--decimal {sign}" if sign else "--append" if append else columns.first_option
+    option = "--append" if append else columns.first_option
     if option is not None and kind not in ("files", "sql"):
         raise UsageError(f"{option} is for files and databases; leave it out with source {shown!r}")
     if query is not None and kind != "sql":

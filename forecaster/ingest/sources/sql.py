@@ -11,7 +11,7 @@ from forecaster.ingest.sources.compared import Lost, Whole
 from forecaster.ingest.sources.sql_url import read_database_url
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.roles import Columns
+from forecaster.ingest.tables.options import INFERRED, Columns
 
 _READER = 4  # raise it when rows are read differently
 _CHUNK = 20_000  # rows that are in memory as Python objects
@@ -33,7 +33,7 @@ class Database(Whole):
     """
 
     def __init__(
-        self, url: str, query: str, columns: Columns | None = None, *, lost: Lost = "suspect"
+        self, url: str, query: str, columns: Columns = INFERRED, *, lost: Lost = "suspect"
     ):
         self._url = read_database_url(url)
         if not (said := " ".join(query.split())):
@@ -41,7 +41,7 @@ class Database(Whole):
         self.where = f"sql:{self._url.shown}"
         self.name = f"{self.where}#{said}"
         self._query = query.strip().rstrip(";")
-        self._columns = columns or Columns()
+        self._columns = columns
         self.lost = lost
         self._engine = self._url.open(_WAIT)
         self._fingerprint = ""

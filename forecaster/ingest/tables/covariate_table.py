@@ -17,7 +17,8 @@ from forecaster.ingest.tables.decimals import (
 from forecaster.ingest.tables.file_reader import is_parquet, read_table
 from forecaster.ingest.tables.layout import with_joined_ids
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.roles import Columns, canonical
+from forecaster.ingest.tables.options import Columns
+from forecaster.ingest.tables.roles import canonical
 
 
 def read_covariates(path: Path, columns: Columns) -> pd.DataFrame:

@@ -13,7 +13,8 @@ import pandas as pd
 from forecaster.errors import DataError, printable
 from forecaster.files import SEPARATOR_LINE, most_cells, most_unpacked
 from forecaster.ingest.tables.decimals import Decimal
-from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
+from forecaster.ingest.tables.options import INFERRED, Columns
+from forecaster.ingest.tables.roles import canonical, canonical_names
 from forecaster.ingest.tables.two_levels import as_one_level
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
@@ -56,14 +57,14 @@ class _Start(NamedTuple):
     quotes_numbers: bool
 
 
-def read_csv(path: Path, columns: Columns | None = None) -> Table:
+def read_csv(path: Path, columns: Columns = INFERRED) -> Table:
     """Read a file; the index of its frame counts lines, so that errors can name them.
 
     ``columns``: the columns with series, times and target, if their names do not show it
 
     Raises DataError if the file is not a table of text, and also any errors of pandas and gzip.
     """
-    where, stated = printable(path, lines=False), columns or Columns()
+    where, stated = printable(path, lines=False), columns
     lines, last, line = _check_text(path, where)
     start = _find_header(lines, where)
     cells = next(csv.reader([last], delimiter=start.separator), [])

@@ -9,12 +9,12 @@ import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal as ExactNumber
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, quoted
+from forecaster.errors import DataError, quoted
 from forecaster.ingest.tables.location import TableLocation
 
 Decimal: TypeAlias = Literal[".", ","]
@@ -30,13 +30,6 @@ _GROUPS = r"^[+-]?[1-9][0-9]{0,2}(?:[ '][0-9]{3})+(?![0-9])"
 _LARGEST = 10**308
 _MOST_MARKS, _LONGEST = 12, 200  # marks, and characters, of an option that an error names
 _PLAIN = (str, float, np.integer, np.floating)
-
-
-def as_decimal(sign: str | None) -> Decimal | None:
-    """Return the caller's decimal sign, checked. Raises UsageError unless it is ``.`` or ``,``."""
-    if sign is not None and (not isinstance(sign, str) or sign not in _OTHER):
-        raise UsageError(f"decimal {sign!r}: expected a point or a comma")
-    return cast(Decimal | None, sign)
 
 
 def is_number_column(column: pd.Series) -> bool:

@@ -14,8 +14,9 @@ from forecaster.files import check_plain, readable
 from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.layout import SEPARATOR, each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
+from forecaster.ingest.tables.options import INFERRED, Columns
 from forecaster.ingest.tables.parquet_tables import read_parquet
-from forecaster.ingest.tables.roles import UNITS, Columns, canonical, canonical_names
+from forecaster.ingest.tables.roles import UNITS, canonical, canonical_names
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
@@ -30,7 +31,7 @@ def read_series(
     path: Path,
     name: str | None = None,
     *,
-    columns: Columns | None = None,
+    columns: Columns = INFERRED,
     keys: Mapping[str, str] | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Read all series of one file; return their frames by name.
@@ -72,7 +73,7 @@ def is_parquet(path: Path) -> bool:
     return path.name.lower().endswith(PARQUET)
 
 
-def read_table(path: Path, columns: Columns | None) -> Table:
+def read_table(path: Path, columns: Columns) -> Table:
     """Read a CSV or Parquet file as it is; arguments and errors as of :func:`read_series`."""
     where, name = printable(path, lines=False), path.name.lower()
     try:

@@ -25,13 +25,13 @@ from forecaster.ingest.tables.decimals import (
     number_columns,
 )
 from forecaster.ingest.tables.location import TableLocation
+from forecaster.ingest.tables.options import INFERRED, Columns
 from forecaster.ingest.tables.roles import (
     CLOCK,
     PRICES,
     TARGETS,
     UNITS,
     UNUSED,
-    Columns,
     canonical,
     describe,
     find_roles,
@@ -55,7 +55,7 @@ def tidy(
     name: str | None = None,
     *,
     decimal: Decimal | None = None,
-    columns: Columns | None = None,
+    columns: Columns = INFERRED,
 ) -> pd.DataFrame:
     """Return a table in the layout ``unique_id, ds, channels...``, sorted by ``unique_id, ds``.
 
@@ -70,7 +70,6 @@ def tidy(
     Raises DataError with file, line and column if a column is missing, a cell is not a date or not
     a finite number, a series has two currencies, or the table can be read in two ways.
     """
-    columns = columns or Columns()
     table = table.set_axis(list(map(str, table.columns)), axis=1)
     whole = table = with_joined_ids(table, columns.id_col, columns.id_parts, where)
     wide = bool(columns.wide)

@@ -7,7 +7,8 @@ import pandas as pd
 
 from forecaster.errors import DataError
 from forecaster.files import open_parquet, read_parquet_file
-from forecaster.ingest.tables.roles import Columns, canonical, is_needed
+from forecaster.ingest.tables.options import INFERRED, Columns
+from forecaster.ingest.tables.roles import canonical, is_needed
 from forecaster.machine import free_memory
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _COPIES = 3  # number of copies of a table that are in memory at once
 
 
-def read_parquet(path: Path, columns: Columns | None = None) -> pd.DataFrame:
+def read_parquet(path: Path, columns: Columns = INFERRED) -> pd.DataFrame:
     """Read a file; names become categories, and a nested column that has no role is left out.
 
     ``columns``: the columns with series, times and target, if their names do not show it
@@ -24,7 +25,7 @@ def read_parquet(path: Path, columns: Columns | None = None) -> pd.DataFrame:
     Raises what :func:`forecaster.files.parquet_groups` raises, and DataError for more data than
     fits into memory.
     """
-    named = (columns or Columns()).named
+    named = columns.named
     with open_parquet(path) as file:
         names = [field.name for field in file.schema_arrow if _is_read(field, named)]
         rows = file.metadata.num_rows

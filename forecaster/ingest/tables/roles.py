@@ -4,21 +4,18 @@ A table is long, with a row per series and time, or wide, with a column per seri
 be read in both ways is refused, with the option that decides.
 """
 
-import csv
-import dataclasses
 import itertools
-import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, cast
+from collections.abc import Mapping
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, listed
-from forecaster.ingest.tables.dates import check_date_format, to_times
-from forecaster.ingest.tables.decimals import Decimal, as_decimal, is_number_column, plain_cells
+from forecaster.errors import DataError, listed
+from forecaster.ingest.tables.dates import to_times
+from forecaster.ingest.tables.decimals import is_number_column, plain_cells
 from forecaster.ingest.tables.location import TableLocation
+from forecaster.ingest.tables.options import Columns
 
 _SPELLINGS = {
     "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",
@@ -84,128 +81,6 @@ _SAID = {"unique_id": "id", "ds": "time", **dict.fromkeys(TARGETS, "target")}
 _INDEX = ("unnamed:_0", "__index_level_0__")
 _COUNTERS = (*_INDEX, "id", "index", "row", "no", "nr", "#", "obs")
 _MOST_NAMED = 12
-
-
-class ColumnOptions(TypedDict, total=False):
-    """The roles of a table's columns, for tables whose column names do not show them.
-
-    - ``id_col``, ``time_col``, ``target_col``: the columns with the series, the time and the value
-      to forecast; other columns that could have these roles are left out. A wide table has no
-      column for its target: there ``target_col="close"`` means that its numbers are prices.
-      Several columns, ``["store", "item"]`` or ``"store+item"``, name series together: ``S01/milk``
-    - ``date_format``: how times are written, such as ``%d/%m/%Y``; None: inferred
-    - ``missing``: marks that stand for no number, separated by commas: ``"n/a?,-99"``. A row with
-      one in place of its time is left out
-    - ``wide``: whether each column is a series
-    """
-
-    id_col: str | Sequence[str] | None
-    time_col: str | None
-    target_col: str | None
-    date_format: str | None
-    missing: str | None
-    wide: bool | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Columns:
-    """The fields of :class:`ColumnOptions`, checked; several columns of names are joined by ``+``.
-
-    ``decimal``: the decimal sign in numbers that are text; None: inferred for each table
-
-    Raises UsageError for one column in two roles, for an invalid date format or decimal sign.
-    """
-
-    id_col: str | None = None
-    time_col: str | None = None
-    target_col: str | None = None
-    date_format: str | None = None
-    missing: str | None = None
-    wide: bool | None = None
-    decimal: Decimal | None = None
-
-    @staticmethod
-    def of(options: ColumnOptions, decimal: str | None = None) -> "Columns":
-        """Return options checked. Raises UsageError as the class does."""
-        given = cast(dict[str, Any], options)
-        names = given.get("id_col")
-        if isinstance(names, list | tuple):
-            parts = list(cast(Sequence[object], names))
-            if not parts or not all(isinstance(part, str) and part for part in parts):
-                raise UsageError(f"id_col: expected the names of columns; got {names!r:.80}")
-            if len(parts) > 1 and (odd := [part for part in parts if "+" in str(part)]):
-                raise UsageError(
-                    f"id_col: column {odd[0]!r} has a + in its name, which joins columns; rename it"
-                )
-            given = {**given, "id_col": "+".join(map(str, parts))}
-        return Columns(**given, decimal=cast(Decimal | None, decimal))
-
-    def __post_init__(self) -> None:
-        check_date_format(self.date_format)
-        as_decimal(self.decimal)
-        for role in ("id_col", "time_col", "target_col", "missing"):
-            if not isinstance(name := getattr(self, role), str | None):
-                kind = "marks" if role == "missing" else "the name of a column"
-                raise UsageError(f"{role}: expected {kind}; got {name!r:.80}")
-        if not isinstance(self.wide, bool | None):
-            raise UsageError(f"wide: expected True, False or None; got {self.wide!r:.80}")
-        if len(set(named := self.named)) < len(named):
-            raise UsageError(f"columns {listed(named)}: expected a different one for each role")
-        if self.wide and self.id_col is not None:
-            raise UsageError(
-                f"id_col {self.id_col!r}: in a wide table each column is a series; leave it out"
-            )
-
-    @property
-    def id_parts(self) -> list[str]:
-        """The columns that name series together, of ``store+item`` two; empty for a single one."""
-        parts = [part.strip() for part in (self.id_col or "").split("+")]
-        return parts if len(parts) > 1 and all(parts) else []
-
-    @property
-    def marks(self) -> list[str]:
-        """The marks that stand for no number; one with a comma is quoted."""
-        return next(csv.reader([self.missing or ""], skipinitialspace=True), [])
-
-    @property
-    def read_as_text(self) -> list[str]:
-        """The named columns that must be read as text: ids, and times with a date format."""
-        named = [*self.id_parts, self.id_col, self.time_col if self.date_format else None]
-        return [name for name in named if name is not None]
-
-    @property
-    def first_option(self) -> str | None:
-        """The name of the first of :class:`ColumnOptions` that is given; None if there is none."""
-        given = (name for name in ColumnOptions.__annotations__ if getattr(self, name) is not None)
-        return next(given, None)
-
-    @property
-    def named(self) -> list[str]:
-        """All columns that the caller names."""
-        named = (*self.id_parts, self.id_col, self.time_col, self.target_col)
-        return [name for name in named if name is not None]
-
-
-def parse_columns(texts: tuple[str, ...]) -> ColumnOptions:
-    """Parse ``--columns``: ``id=NAME,time=NAME,target=NAME`` or ``wide``, in any order.
-
-    A name may hold a comma; ``id=store+item`` are two columns. Raises UsageError for anything else.
-    """
-    options: ColumnOptions = {}
-    parts = [p for text in texts for p in re.split(r",(?=\s*(?:\w+\s*=|wide\s*$|wide\s*,))", text)]
-    for part in parts:
-        key, sign, name = part.strip().partition("=")
-        role = f"{key.strip()}_col"
-        if not sign and key == "wide" and "wide" not in options:
-            options["wide"] = True
-        elif name.strip() and role in ColumnOptions.__annotations__ and role not in options:
-            options[role] = name.strip()
-        else:
-            raise UsageError(
-                f"--columns {part.strip()!r}: expected id=NAME, time=NAME, target=NAME, each once, "
-                "or wide"
-            )
-    return options
 
 
 def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> dict[str, str]:

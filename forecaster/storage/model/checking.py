@@ -19,7 +19,7 @@ import pandas as pd
 from forecaster.errors import DamagedModel, skipped_from_json
 from forecaster.files import as_bytes
 from forecaster.forecasting import FORECAST_BY, Config, Method
-from forecaster.ingest import Reading
+from forecaster.ingest import Columns
 from forecaster.series import EXCHANGES, Frequency, Transform, read_transform
 from forecaster.storage.model.encoding import ENCODED, Encoding
 
@@ -62,7 +62,7 @@ class _Provenance(msgspec.Struct):
     mask: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     masked: dict[str, int] | None = None
-    reading: dict[str, str | None] | None = None
+    reading: dict[str, Any] | None = None
 
 
 class Shared(msgspec.Struct):
@@ -84,7 +84,7 @@ class Shared(msgspec.Struct):
         # Raises for a half of a surrogate pair, which cannot be written.
         as_bytes(json.dumps(self.provenance, ensure_ascii=False))
         known = msgspec.convert(self.provenance, _Provenance)
-        Reading(**(known.reading or {}))
+        Columns(**(known.reading or {}))
         latest = None if self.frequency.alias == "step" else known.fitted_until
         for day in (known.start, known.end, latest):
             if day is not None:
