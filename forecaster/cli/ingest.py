@@ -107,7 +107,8 @@ def _tell(arrived: "room.Ingested", source: str) -> None:
             f"{printable(name, lines=False)}: {again}; "
             f"the damaged file is in {arrived.store.quarantine_folder}: {why}"
         )
-    retired = f", {len(arrived.retired)} retired" if arrived.retired else ""
+    gone = len(arrived.store.index.retired)
+    retired = f", {gone} retired" if gone else ""
     show(
         f"Stored {len(arrived.ids)} series from {source} in {arrived.store.folder}; "
         f"{arrived.changed} changed{retired}"

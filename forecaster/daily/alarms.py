@@ -31,8 +31,8 @@ def alarms_of_rows(
         else:
             partly[name] = why
     if limits.changed and known is not None:
-        before, retired = set(known), set(arrived.retired)
-        new = [name for name in arrived.ids if name not in before and name not in retired]
+        before, active = set(known), arrived.store.index.latest
+        new = [name for name in arrived.ids if name in active and name not in before]
         alarms += [Alarm(CHANGED, name, "", "new in the source") for name in new]
     return alarms, partly
 

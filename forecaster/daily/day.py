@@ -163,9 +163,9 @@ class _Day:
     def _ingest(self, source: Source, tickers: list[str] | None) -> Ingested:
         """Bring the store up to date, and note which series came, changed or are missing."""
         arrived = ingest(self._home, source, tickers, refresh=self._watch.append)
-        index, retired = arrived.store.index, set(arrived.retired)
+        index = arrived.store.index
         data = index.digest()
-        active = tuple(name for name in arrived.store.ids if name not in retired)
+        active = tuple(index.latest)
         known = self._summary.source in ("", arrived.store.source)
         before = self.kept.known_before(data) if known else None
         if before is not None and (renames := index.renames):
@@ -187,8 +187,8 @@ class _Day:
         watch, summary = self._watch, self._summary
         wanted = None
         if watch.tickers is not None:
-            retired = set(arrived.retired)
-            wanted = [name for name in arrived.ids if name not in retired]
+            active = arrived.store.index.latest
+            wanted = [name for name in arrived.ids if name in active]
         unrecorded: list[str] = []
 
         def note(message: str) -> None:
@@ -227,7 +227,7 @@ class _Day:
             if len(part.known):
                 scores = part.total().drop(["forecasts", "open"])
                 summary.scores[span] = {str(name): float(x) for name, x in scores.items()}
-        retired = set(arrived.retired)
+        retired = set(arrived.store.index.retired)
         found = record.forecast_alarms(card, limits.coverage, limits.errors)
         summary.alarms += [alarm for alarm in found if alarm.series not in retired]
         return card

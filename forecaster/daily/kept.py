@@ -8,9 +8,11 @@ A run that finds ``.begun`` without a holder of the lock was preceded by one tha
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from forecaster.daily.day_summary import Summary
 from forecaster.errors import WriteError
@@ -19,7 +21,7 @@ from forecaster.files import FolderLock, Home, atomic, is_held, make_folder, rea
 _BEGUN = ".begun"
 
 
-class Kept(NamedTuple):
+class Kept(msgspec.Struct, frozen=True):
     """What the last daily run left for the next.
 
     - ``summary``: as :meth:`Summary.as_json` gives it
@@ -27,7 +29,7 @@ class Kept(NamedTuple):
     - ``before``, ``now``: the active series before its update and after it
     """
 
-    summary: Mapping[str, Any]
+    summary: dict[str, Any]
     data: str = ""
     before: tuple[str, ...] | None = None
     now: tuple[str, ...] | None = None
@@ -36,14 +38,8 @@ class Kept(NamedTuple):
     def read(home: Home, name: str) -> "Kept":
         """Read the state of a daily run; an empty one where there is none that can be read."""
         try:
-            content = json.loads(read_plain(_file(home, name)))
-            before, now = (
-                None if content[key] is None else tuple(map(str, content[key]))
-                for key in ("before", "now")
-            )
-            summary = content["summary"]
-            return Kept(summary if isinstance(summary, dict) else {}, content["data"], before, now)
-        except (OSError, ValueError, KeyError, TypeError):
+            return msgspec.convert(json.loads(read_plain(_file(home, name))), Kept)
+        except (OSError, ValueError):
             return Kept({})
 
     def known_before(self, data: str) -> tuple[str, ...] | None:
@@ -52,8 +48,8 @@ class Kept(NamedTuple):
 
     def write(self, home: Home, summary: Summary) -> None:
         """Write the state with another summary. Raises WriteError."""
-        content = self._replace(summary=json.loads(summary.as_json()))._asdict()
-        text = json.dumps(content, allow_nan=False)
+        kept = msgspec.structs.replace(self, summary=json.loads(summary.as_json()))
+        text = json.dumps(msgspec.to_builtins(kept), allow_nan=False)
         atomic.write_file(_file(home, summary.name), lambda to: to.write_text(text, "utf-8"))
 
 

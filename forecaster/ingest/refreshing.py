@@ -48,7 +48,6 @@ class Ingested(NamedTuple):
     - ``changed``: number of series that are new or different
     - ``quarantined``: series whose damaged file was set aside, with the damage
     - ``added``: series that were not stored, or were retired, before; empty for a new store
-    - ``retired``: series of the store of which no more rows are to come
     """
 
     store: Store
@@ -58,7 +57,6 @@ class Ingested(NamedTuple):
     changed: int
     quarantined: dict[str, str]
     added: Sequence[str] = ()
-    retired: Sequence[str] = ()
 
 
 def ingest(home: Home, source: Source, tickers: Sequence[str] | None, **options: Any) -> Ingested:
@@ -132,12 +130,11 @@ class _Update:
     def run(self, tickers: Sequence[str] | None, *, refresh: bool) -> Ingested:
         """Update the store. Raises DataError if none of the series is stored in the end."""
         store, origin = self.store, self.store.index.origin
-        active = set(store.ids) - set(store.index.retired)
+        active = store.index.latest
         held = [] if origin is None else [*origin.tickers, *origin.failed]
         if refresh or (origin and origin.fingerprint != self.fingerprint):
             origin = None  # the source must be read again
-        renames = self._rename(tickers, origin)
-        asked = tickers
+        renames, asked = self._rename(tickers, origin), tickers
         if asked is None:
             asked = origin.tickers if origin else self.source.tickers()
         wanted, vanished = list(dict.fromkeys(renames.get(name, name) for name in asked)), []
@@ -149,19 +146,9 @@ class _Update:
         quarantined = store.damages([name for name in wanted if name in store])
         store.quarantine(quarantined)
         store.sweep()
-        if origin is not None and self._is_read(origin, wanted):
-            failed = {name: origin.failed[name] for name in wanted if name in origin.failed}
-        else:
-            failed = self._fetch(wanted)
-            if self.fingerprint is not None:
-                failed |= {name: VANISHED for name in vanished if name in failed}
-                others = dict(origin.failed) if origin else {}
-                for name in wanted:
-                    others.pop(name, None)
-                read = Origin(self.fingerprint, self.source.tickers(), others | failed)
-                store.commit(origin=read)
+        failed = self._bring_up_to_date(wanted, vanished, origin)
         _review_if_changed(store)
-        ids, retired = [name for name in wanted if name in store], store.index.retired
+        ids, going = [name for name in wanted if name in store], store.index.latest
         skipped = {
             name: Skipped(Kind.NOT_LOADED, detail=failed.get(name, "not fetched"))
             for name in wanted
@@ -171,12 +158,29 @@ class _Update:
             raise DataError(
                 f"{self.source.name}: no series could be loaded:\n{name_reasons(skipped)}"
             )
-        gone = set(retired)
-        stale = {name: why for name, why in failed.items() if name in store and name not in gone}
-        added = [name for name in ids if name not in active and name not in gone]
-        return Ingested(
-            store, ids, skipped, stale, self.changed, quarantined, added if active else (), retired
-        )
+        stale = {name: why for name, why in failed.items() if name in going}
+        added = [name for name in ids if name in going and name not in active] if active else ()
+        return Ingested(store, ids, skipped, stale, self.changed, quarantined, added)
+
+    def _bring_up_to_date(
+        self, wanted: Sequence[str], vanished: Sequence[str], origin: Origin | None
+    ) -> dict[str, str]:
+        """Fetch series unless the source's present content is stored; return why some failed.
+
+        - ``vanished``: those that the source no longer has
+        - ``origin``: the source when its present content was read; None: it must be read again
+        """
+        if origin is not None and self._is_read(origin, wanted):
+            return {name: origin.failed[name] for name in wanted if name in origin.failed}
+        failed = self._fetch(wanted)
+        if self.fingerprint is not None:
+            failed |= {name: VANISHED for name in vanished if name in failed}
+            others = dict(origin.failed) if origin else {}
+            for name in wanted:
+                others.pop(name, None)
+            read = Origin(self.fingerprint, self.source.tickers(), others | failed)
+            self.store.commit(origin=read)
+        return failed
 
     def _rename(self, tickers: Sequence[str] | None, origin: Origin | None) -> dict[str, str]:
         """Return the new names of renamed series by the old ones that no other series has."""

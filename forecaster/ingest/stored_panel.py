@@ -7,7 +7,6 @@ import pandas as pd
 from forecaster.errors import Kind, Skipped, StoreError, name_reasons
 from forecaster.ingest.review.quality import flags_known, without_flagged
 from forecaster.ingest.review.review import review_now
-from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.store.store import Store
 from forecaster.series import Date, Layout, Panel, end_of_day
 
@@ -19,8 +18,6 @@ def panel_from_store(
     *,
     start: Date | None = None,
     end: Date | None = None,
-    mask: Sequence[str] = (),
-    known_by: Date | None = None,
     layout: Layout | None = None,
     flagged: pd.DataFrame | None = None,
     channels: Collection[str] | None = None,
@@ -32,24 +29,17 @@ def panel_from_store(
 
     - ``skipped``: other series to name as skipped, with the reason; damaged ones are added
     - ``start``, ``end``: the first and the last day, both included
-    - ``mask``, ``known_by``: which flagged rows are left out, see :func:`masked_rows`
     - ``layout``: of the panel that these series are a part of
-    - ``flagged``: the rows to leave out, if :func:`masked_rows` has already found them
+    - ``flagged``: the rows to leave out, from :func:`masked_rows`
     - ``channels``: those that are wanted; all by default. The target must be among them
 
     Raises StoreError if the files of all series are damaged.
     """
-    series, damaged = store.read_arrays(ids)
+    series, damaged = store.read_arrays(ids, channels)
     if not series:
         raise StoreError(name_reasons(damaged))
     unreadable = {name: Skipped(Kind.UNREADABLE, detail=why) for name, why in damaged.items()}
-    panel = Panel.from_arrays(
-        {name: _only(part, channels) for name, part in series.items()} if channels else series,
-        {**(skipped or {}), **unreadable},
-        layout,
-    )
-    if mask and flagged is None:
-        flagged = masked_rows(store, ids, mask, known_by)
+    panel = Panel.from_arrays(series, {**(skipped or {}), **unreadable}, layout)
     if flagged is not None:
         panel = without_flagged(panel, flagged)
     return panel.between(start, end)
@@ -63,7 +53,7 @@ def flags_now(store: Store) -> pd.DataFrame:
     try:
         return store.flags()
     except StoreError:
-        return review_now(store)
+        return review_now(store)[0]
 
 
 def masked_rows(
@@ -82,9 +72,3 @@ def masked_rows(
     flags = flags_now(store) if flags is None else flags
     flags = flags[flags["unique_id"].isin(list(ids))]
     return flags_known(flags, mask, None if known_by is None else end_of_day(known_by))
-
-
-def _only(series: Arrays, channels: Collection[str]) -> Arrays:
-    kept = [number for number, name in enumerate(series.channels) if name in channels]
-    names = tuple(series.channels[number] for number in kept)
-    return Arrays(series.times, series.values[:, kept], names)

@@ -205,7 +205,7 @@ def reader_of_fit(store: Store, request: FitRequest, masked: pd.DataFrame) -> Re
     check_search(request.config, tune=request.tune)
     reader = Reader.of(
         store, request,
-        skipped=request.skipped, mask=request.mask, known_by=request.end, flagged=masked,
+        skipped=request.skipped, flagged=masked,
     )  # fmt: skip
     held = reader.held
     return reader if held is None else dataclasses.replace(reader, held=with_peers(held))

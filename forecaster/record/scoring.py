@@ -12,7 +12,7 @@ from forecaster.errors import StoreError
 from forecaster.evaluation import held
 from forecaster.files import Home, as_home
 from forecaster.forecasting import levels_of, quantile_columns
-from forecaster.ingest import WRONG, Store, panel_from_store
+from forecaster.ingest import WRONG, Store, masked_rows, panel_from_store
 from forecaster.record.keeping import COLUMN
 from forecaster.record.outcomes import (
     APART,
@@ -268,7 +268,8 @@ def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:
     if not ids:
         return without_outcomes(frame)
     try:
-        panel = panel_from_store(store, ids, mask=WRONG, channels=TARGETS)
+        wrong = masked_rows(store, ids, WRONG)
+        panel = panel_from_store(store, ids, flagged=wrong, channels=TARGETS)
     except StoreError:
         return without_outcomes(frame)
     if panel.times.dtype.kind != np.asarray(frame["ds"]).dtype.kind:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from forecaster.errors import StoreError, UsageError
 from forecaster.files import Home
-from forecaster.ingest import ingest, open_source, panel_from_store
+from forecaster.ingest import ingest, masked_rows, open_source, panel_from_store
 from forecaster.ingest.loading import load_panel
 from forecaster.ingest.review.quality import (
     MASKS,
@@ -216,7 +216,8 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
     store = ingest(Home(tmp_path / "home"), source, None).store
     assert store.index.counts["T5"]["reversed"] == 1
     whole = panel_from_store(store, store.ids)
-    clean = panel_from_store(store, store.ids, mask=("reversed",))
+    reversed_rows = masked_rows(store, store.ids, ("reversed",))
+    clean = panel_from_store(store, store.ids, flagged=reversed_rows)
     assert whole.mask.sum() - clean.mask.sum() == 1
     straight = load_panel(source.name)
     assert (straight.mask == whole.mask).all()  # the row is there, and marked

@@ -46,7 +46,7 @@ def review(store: "Store") -> None:
     of a part are looked at together, to distinguish an error that many share on one day from a day
     of large moves.
     """
-    flags, gaps = _found(store)
+    flags, gaps = review_now(store)
     if not gaps:  # no series can be used
         store.commit(quality=None, counts={})
         return
@@ -63,13 +63,11 @@ def review(store: "Store") -> None:
     store.commit(quality=quality, counts=counts)
 
 
-def review_now(store: "Store") -> pd.DataFrame:
-    """Return the flags of all series of a store as they are stored now, without keeping them."""
-    return _found(store)[0]
+def review_now(store: "Store") -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return flags and gaps of all series of a store, without keeping them.
 
-
-def _found(store: "Store") -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return flags and gaps of all series. Of series that are not prices, nothing is flagged."""
+    Of series that are not prices, nothing is flagged.
+    """
     tables, gaps = list[pd.DataFrame](), dict[str, int]()
     for names in in_parts(store.ids):
         series, _ = store.read_arrays(names)

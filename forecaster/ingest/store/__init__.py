@@ -1,4 +1,4 @@
-"""Keep series on disk: a Parquet file for each, and an index of the files in SQLite.
+"""Keep series on disk: a Parquet file for each, and an index of the files.
 
 Knows the file system. Must not know where series come from.
 """

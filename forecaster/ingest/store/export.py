@@ -84,17 +84,14 @@ def known_source(source: str, known: Container[str]) -> str:
 
 def find_store(home: Home, source: str | None) -> Store:
     """Return the store of a source; None: the store of the only source. Raises UsageError."""
-    stores = list(Store.all_of(home))
-    known = [store.source for store in stores]
+    stores = {store.source: store for store in Store.all_of(home)}
     if not stores:
         raise UsageError(f"nothing is stored under {home}; run `forecaster ingest` first")
     if source is None and len(stores) > 1:
-        raise UsageError(f"several sources are stored; add --source, one of {', '.join(known)}")
-    if source is None:
-        return stores[0]
-    wanted = known_source(source, known)
-    if wanted not in known:
+        raise UsageError(f"several sources are stored; add --source, one of {', '.join(stores)}")
+    wanted = next(iter(stores)) if source is None else known_source(source, stores)
+    if wanted not in stores:
         # A URL may contain a password.
-        said = "of this URL" if "://" in source else repr(source)
-        raise UsageError(f"source {said} is not stored; there are {', '.join(known)}")
-    return stores[known.index(wanted)]
+        said = "of this URL" if "://" in str(source) else repr(source)
+        raise UsageError(f"source {said} is not stored; there are {', '.join(stores)}")
+    return stores[wanted]

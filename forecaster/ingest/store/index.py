@@ -175,8 +175,9 @@ class Index(msgspec.Struct):
 
     @property
     def files(self) -> set[str]:
-        """The names of all files of series."""
-        return {entry.file for entry in self.series.values()}
+        """The names of all files of series, and of that of their flags."""
+        files = {entry.file for entry in self.series.values()}
+        return files | {self.quality.file} if self.quality else files
 
     def digest(self, names: Iterable[str] | None = None) -> str:
         """Return a hash of the content of some series, by default all."""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-import urllib.parse
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,11 +125,13 @@ def sha256(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def arrays(raw: bytes, corrections: Corrections) -> Arrays:
+def arrays(raw: bytes, corrections: Corrections, wanted: Collection[str] | None = None) -> Arrays:
     """Return a series' file as arrays, corrected, without dividends and splits.
 
     The caller has checked the hash of the bytes. So the checksums and sizes of pages are not
     verified again, as :func:`read_parquet_file` does: this would take twice as long as reading.
+
+    ``wanted``: the channels to read; None: all
 
     Raises OSError or ValueError for another kind of file.
     """
@@ -138,9 +140,10 @@ def arrays(raw: bytes, corrections: Corrections) -> Arrays:
 
     try:
         file = pq.ParquetFile(pa.BufferReader(raw))
-        names = [n for n in file.schema_arrow.names if n != "unique_id" and n not in _ACTIONS]
-        table = file.read(names, use_threads=False)
-        channels = tuple(name for name in names if name != "ds")
+        others = {"unique_id", "ds", *_ACTIONS}
+        names = [name for name in file.schema_arrow.names if name not in others]
+        channels = tuple(name for name in names if wanted is None or name in wanted)
+        table = file.read(["ds", *channels], use_threads=False)
         if not channels:
             raise ValueError("no column but ds")
         values = np.empty((len(table), len(channels)))
@@ -154,12 +157,3 @@ def arrays(raw: bytes, corrections: Corrections) -> Arrays:
     if times.dtype.kind == "M":
         times = times.astype("datetime64[ns]")
     return Arrays(times, values, channels)
-
-
-def series_of_file(stem: str) -> str:
-    """Return the series that a file is named after; of a very long name only the beginning.
-
-    ``stem``: the file's name without hash and ending
-    """
-    name = urllib.parse.unquote(stem.rsplit("~", 1)[0])
-    return name if file_name(name) == stem else urllib.parse.unquote(stem)

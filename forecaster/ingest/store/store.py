@@ -16,9 +16,10 @@ Locking a store of an older version converts it, see :mod:`forecaster.ingest.sto
 
 import contextlib
 import dataclasses
+import functools
 import itertools
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import urllib.parse
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -52,8 +53,6 @@ from forecaster.machine import by_parts, cores
 _QUARANTINE = "quarantine"
 _AGAIN = "`forecaster ingest` sets it aside and fetches the series again"
 _READ_AT_ONCE = 8  # the most files that a thread reads before it asks for more
-# Age in seconds at which no reader uses an index that names an old file any more.
-_SWEPT_AFTER = 3600.0
 
 _T = TypeVar("_T")
 
@@ -67,8 +66,6 @@ class Store:
 
     folder: Path
     index: Index
-    # The series of the index on disk; None: it must be written.
-    _committed: dict[str, SeriesEntry] | None = None
 
     @staticmethod
     def open(home: Home, source: str) -> "Store":
@@ -144,10 +141,8 @@ class Store:
 
     def _reread(self) -> None:
         """Read the index from disk; convert it if it is older, rebuild it if damaged or lost."""
-        self._committed = dict(self.index.series)
         try:
             self.index = _read_index(self.folder)
-            self._committed = dict(self.index.series)
             if left := older.older_files(self.folder):
                 with contextlib.suppress(WriteError):  # the older files remain valid
                     self._convert(left)
@@ -174,8 +169,9 @@ class Store:
         for path in damaged:
             (stem,) = _stems([path.name])
             if stem not in _stems(index.files):
-                name, reason = series_file.series_of_file(stem), f"cannot be read, and {why}"
-                index.quarantine.append(self._move_aside(name, path.name, reason))
+                name = urllib.parse.unquote(stem)  # of names in small letters with a hash
+                aside = self._move_aside(name, path.name, f"cannot be read, and {why}")
+                index.quarantine.append(aside)
         self.index = index
         older.add_corrections(index, self.folder)
         self._convert(older.older_files(self.folder))
@@ -188,7 +184,6 @@ class Store:
         for name, its in self.index.corrections.items():
             with contextlib.suppress(KeyError, StoreError):
                 self.correct(name, its)
-        self._committed = None
         self.commit()
         for path in left:
             if path.name != INDEX:
@@ -236,37 +231,39 @@ class Store:
         self.index.series[name] = msgspec.structs.replace(entry, state=state, reason=reason)
 
     def commit(self, **facts: object) -> None:
-        """Write the index, if it has changed, and remove files that it does not name any more.
+        """Write the index, if it has changed, and remove files that only the one before named.
 
         The store must be locked.
 
         ``facts``: what else to change, such as ``origin``; see :class:`Index`
         """
-        before, series = self._committed, self.index.series
-        if before == series and all(getattr(self.index, k) == v for k, v in facts.items()):
-            return
+        before = None
+        with contextlib.suppress(StoreError, FileNotFoundError):
+            before = Index.read(self.folder / INDEX)
         for name, value in facts.items():
             setattr(self.index, name, value)
+        if self.index == before:
+            return
         with atomic.as_write_error(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic.sync(self.folder)  # files must be on disk before the index names them
         self.index.write(self.folder / INDEX)
-        for file in {entry.file for entry in (before or {}).values()} - self.index.files:
+        for file in (before.files if before else set()) - self.index.files:
             with contextlib.suppress(OSError):  # the next sweep removes the file
                 self.path_of(file).unlink()
-        self._committed = dict(series)
 
     def sweep(self) -> None:
-        """Remove old files that the index does not name. The store must be locked."""
-        quality, files = self.index.quality, self.index.files
-        named = files | ({quality.file} if quality else set())
+        """Remove files that killed processes have left. The store must be locked.
+
+        They are those of stored series, and of flags, that the index does not name.
+        """
+        files = self.index.files
         series = _stems(files)
         atomic.sweep(self.folder)
         for path in self.folder.glob("*.parquet"):
             superseded = FLAGS_FILE.fullmatch(path.name) or _stems([path.name]) & series
-            with contextlib.suppress(OSError):
-                old = path.stat().st_mtime < time.time() - _SWEPT_AFTER
-                if superseded and path.name not in named and old:
+            if superseded and path.name not in files:
+                with contextlib.suppress(OSError):
                     path.unlink()
 
     def _series_files(self) -> list[Path]:
@@ -327,9 +324,14 @@ class Store:
         entry = self.index.known(name)
         return Corrections() if entry is None else entry.corrections
 
-    def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
-        """Return series as arrays, and the reason for each series that cannot be read."""
-        return self._read_each(names, series_file.arrays)
+    def read_arrays(
+        self, names: Sequence[str], channels: Collection[str] | None = None
+    ) -> tuple[dict[str, Arrays], dict[str, str]]:
+        """Return series as arrays, and the reason for each series that cannot be read.
+
+        ``channels``: those to read; None: all
+        """
+        return self._read_each(names, functools.partial(series_file.arrays, wanted=channels))
 
     def channels(self, name: str) -> int:
         """Return the number of channels of a series; errors as in :meth:`read`."""

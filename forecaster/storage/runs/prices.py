@@ -82,7 +82,7 @@ def _stored(
     flagged = masked_rows(store, [*read, *peers], mask, end, flags=flags)
     stored = functools.partial(
         panel_from_store, store,
-        start=model.provenance.get("start"), end=end, mask=mask, flagged=flagged,
+        start=model.provenance.get("start"), end=end, flagged=flagged,
     )  # fmt: skip
     panel = stored(read, gone)
     if model.peers:
