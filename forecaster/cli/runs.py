@@ -1,9 +1,9 @@
 """``forecaster runs``."""
 
 import dataclasses
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +12,9 @@ from forecaster.cli.printing import print_table
 from forecaster.cli.shared import home_option, say, show
 from forecaster.errors import ModelError
 from forecaster.files import Home, order_of_time, run_name
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FACTS = {
     "start": "--start", "end": "--end", "first": "first row", "last": "last row", "mask": "--mask",
@@ -112,7 +115,7 @@ def print_runs(sound: Sequence["storage.Run"], damaged: Mapping[Path, str]) -> b
             run.name, run.shown_time[:10], run.source or "unknown", str(len(run.ids)),
             run.provenance.get("last", "unknown"), str(run.config.horizon),
             run.networks + ("" if run.config.encoding == "none" else f", {run.config.encoding}"),
-            _median(run.index.column(_ERROR)),
+            _median(run.index.report[_ERROR]),
         )
         for run in sound
     }  # fmt: skip
@@ -124,9 +127,9 @@ def print_runs(sound: Sequence["storage.Run"], damaged: Mapping[Path, str]) -> b
     return print_table("Runs, the latest last", headings, by_time)
 
 
-def _median(values: Sequence[float | None]) -> str:
-    there = [value for value in values if value is not None]
-    return f"{statistics.median(there):.4f}" if there else ""
+def _median(errors: "pd.Series") -> str:
+    median = errors.median()
+    return f"{median:.4f}" if median == median else ""
 
 
 def _print_differences(first: "storage.Run", second: "storage.Run") -> None:
@@ -160,26 +163,21 @@ def _shown(value: object) -> str:
 
 def _print_errors(first: "storage.Run", second: "storage.Run") -> None:
     """Print the errors of two runs over the series that both have."""
-    each = [
-        {name: dict(zip(run.index.ids, run.index.column(name), strict=True)) for name in _ERRORS}
-        for run in (first, second)
-    ]
-    both = [name for name in first.index.ids if name in set(second.index.ids)]
-    if not both:
+    import pandas as pd
+
+    both = first.index.report.index.intersection(second.index.report.index)
+    if both.empty:
         return show("They have no series in common, so their errors are not compared.")
-    rows = [
-        (what, *(_median([of[error][name] for name in both]) for of in each))
-        for error, what in _ERRORS.items()
-    ]
+    each = [run.index.report.loc[both] for run in (first, second)]
+    rows = [(what, *(_median(of[error]) for of in each)) for error, what in _ERRORS.items()]
     print_table(
         f"Validation span, median over the {len(both)} series that both have",
         ("error, relative to", first.name, second.name),
         [row for row in rows if any(row[1:])],
     )  # fmt: skip
-    pairs = [[of[_ERROR][name] for of in each] for name in both]
-    pairs = [(a, b) for a, b in pairs if a is not None and b is not None]
-    if pairs:
-        better = sum(a < b for a, b in pairs)
+    pairs = pd.concat([of[_ERROR] for of in each], axis=1, keys=["first", "second"]).dropna()
+    if len(pairs):
+        better = int((pairs["first"] < pairs["second"]).sum())
         show(f"{first.name} is better on {better} of the {len(pairs)} series that both have.")
     # Of the same days are the errors of the same rows, held back in the same way.
     spans = [

@@ -43,20 +43,30 @@ class Node(NamedTuple):
 
 
 @dataclasses.dataclass(eq=False)
-class _Worker:
-    """A process of a node; ``ready`` once it may be given parts."""
-
-    node: Node
-    actor: Any
-    ready: bool = False
-
-
-@dataclasses.dataclass(eq=False)
 class _Part:
     """A part, and the machines on which it was lost."""
 
     part: Any
     lost_on: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(eq=False)
+class _Worker:
+    """A process of a node.
+
+    - ``asked``: the answer that Ray will have of it; None while it is idle
+    - ``part``: the part that it works on; None while it starts, or is idle
+    """
+
+    node: Node
+    actor: Any
+    asked: Any
+    part: _Part | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has started."""
+        return self.asked is None or self.part is not None
 
 
 class Crew:
@@ -82,7 +92,6 @@ class Crew:
         ray.cloudpickle.register_pickle_by_value(_worker)
         self._class = ray.remote(max_restarts=0, max_task_retries=0)(_worker.NodeWorker)
         self._workers: list[_Worker] = []
-        self._asked: dict[Any, _Worker] = {}  # by the object that Ray will have
         self._refused: dict[str, str] = {}  # why a node gets no work, with its name
         self._looked = 0.0  # when nodes were last listed
 
@@ -101,31 +110,23 @@ class Crew:
             common, pickled = common._replace(task=None), self._ray.cloudpickle.dumps(task)
         work = [self._ray.put((function, common, pickled))]
         fresh, waiting = map(_Part, parts), list[_Part]()
-        busy: dict[_Worker, _Part] = {}
         had_workers = time.monotonic()
         try:
-            while True:
-                if not busy and not waiting:
-                    waiting += itertools.islice(fresh, 1)
-                    if not waiting:
-                        return
+            while waiting or self._busy() or (waiting := [*itertools.islice(fresh, 1)]):
                 self._look()
-                for worker in [one for one in self._workers if one.ready and one not in busy]:
-                    if part := self._next(worker, waiting, fresh):
-                        busy[worker] = part
-                        self._asked[worker.actor.work.remote(work, part.part)] = worker
+                for worker in self._workers:
+                    if worker.asked is None and (part := self._next(worker, waiting, fresh)):
+                        worker.part, worker.asked = part, worker.actor.work.remote(work, part.part)
                 for worker, answer in self._answers():
-                    part = busy.pop(worker, None)
+                    part, worker.part = worker.part, None
                     if part is None:
                         self._admit(worker, answer)
                     elif not isinstance(answer, Exception):
                         yield part.part, answer
+                    elif failed := self._lost(worker, answer, part):
+                        yield part.part, failed
                     else:
-                        part.lost_on.append(worker.node.id)
-                        if failed := self._lost(worker, answer, len(part.lost_on)):
-                            yield part.part, failed
-                        else:
-                            waiting.append(part)
+                        waiting.append(part)
                 if any(worker.ready for worker in self._workers):
                     had_workers = time.monotonic()
                 elif time.monotonic() - had_workers > _LONGEST_WAIT or (
@@ -133,8 +134,11 @@ class Crew:
                 ):
                     raise ClusterError(self._no_workers())
         finally:
-            for worker in busy:
+            for worker in self._busy():
                 self._remove(worker)
+
+    def _busy(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.part is not None]
 
     def stop(self) -> None:
         """Stop all workers."""
@@ -160,10 +164,9 @@ class Crew:
                         node.id, soft=False
                     ),
                 )
-                worker = _Worker(node, options.remote(cores))
-                self._workers.append(worker)
-                started = worker.actor.start.remote(self._versions, per_core=self.per_core)
-                self._asked[started] = worker
+                actor = options.remote(cores)
+                started = actor.start.remote(self._versions, per_core=self.per_core)
+                self._workers.append(_Worker(node, actor, started))
 
     def _next(self, worker: _Worker, waiting: list[_Part], fresh: Iterator[_Part]) -> _Part | None:
         """Return the next part for a worker: one that another machine lost, or a new one.
@@ -182,22 +185,25 @@ class Crew:
 
         Raises errors of the work itself.
         """
-        if not self._asked:
+        asked = {one.asked: one for one in self._workers if one.asked is not None}
+        if not asked:
             time.sleep(0.2)
             return
         errors = self._ray.exceptions
-        for ref in self._ray.wait(list(self._asked), timeout=1.0)[0]:
-            if ref not in self._asked:  # the worker was removed meanwhile
-                continue
-            worker = self._asked.pop(ref)
+        for ref in self._ray.wait(list(asked), timeout=1.0)[0]:
+            worker = asked[ref]
             try:
-                yield worker, self._ray.get(ref)
+                answer = self._ray.get(ref)
             except errors.RayTaskError as error:
-                if worker.ready and not isinstance(error.cause, MemoryError):
+                if worker.part is not None and not isinstance(error.cause, MemoryError):
                     raise error.cause from None
-                yield worker, error.cause
+                answer = error.cause
             except errors.RayError as error:
-                yield worker, error
+                answer = error
+            worker.asked = None
+            self._workers.remove(worker)  # Ray looks at the first ones first
+            self._workers.append(worker)
+            yield worker, answer
 
     def _admit(self, worker: _Worker, answer: Any) -> None:
         """Let a worker that has started do work, or refuse its node.
@@ -214,12 +220,12 @@ class Crew:
             self._refuse(worker, f"has {'; '.join(others)}: it gets no work")
         else:
             self._expected = answer
-            worker.ready = True
 
-    def _lost(self, worker: _Worker, error: Exception, tries: int) -> Failed | None:
+    def _lost(self, worker: _Worker, error: Exception, part: _Part) -> Failed | None:
         """Say that the work of a worker was lost; return Failed after too many tries."""
         self._remove(worker)
-        self._looked, reason = 0.0, _first_line(error)
+        part.lost_on.append(worker.node.id)
+        self._looked, reason, tries = 0.0, _first_line(error), len(part.lost_on)
         then = "done again" if tries < TRIES else "given up"
         self._notice(f"The work of {worker.node.name} was lost ({reason}); it is {then}.")
         return None if tries < TRIES else Failed(f"its workers were lost {tries} times: {reason}")
@@ -233,7 +239,6 @@ class Crew:
     def _remove(self, worker: _Worker) -> None:
         self._ray.kill(worker.actor)
         self._workers.remove(worker)
-        self._asked = {ref: one for ref, one in self._asked.items() if one is not worker}
 
     def _no_workers(self) -> str:
         """Return the error message that says why no node has a worker."""

@@ -7,7 +7,7 @@ import operator
 import warnings
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from types import UnionType
-from typing import SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 from forecaster.errors.skipped import Skipped
 
@@ -124,27 +124,25 @@ def check_type(name: str, value: object, kinds: type | UnionType, expected: str)
         raise wrong_argument(name, value, expected)
 
 
-def check_whole(
-    name: str, value: object, least: int | None = None, most: int | None = None
-) -> None:
-    """Raise UsageError for an argument that is no whole number, or beyond these bounds."""
+def check_whole(name: str, value: object, least: int | None = None) -> None:
+    """Raise UsageError for an argument that is no whole number, or less than the ``least``."""
     expected = "a whole number" if least is None else f"a whole number of {least} or more"
-    expected = expected if most is None else f"a whole number of {least} to {most}"
-    is_array = not isinstance(value, Hashable)
-    if is_array or isinstance(value, bool) or not isinstance(value, SupportsIndex):
+    if isinstance(value, bool) or not isinstance(value, Hashable):  # an array
         raise wrong_argument(name, value, expected)
     try:
-        number = operator.index(value)
-    except TypeError as error:  # an array
+        number = operator.index(cast(SupportsIndex, value))
+    except TypeError as error:
         raise wrong_argument(name, value, expected) from error
-    if (least is not None and number < least) or (most is not None and number > most):
+    if least is not None and number < least:
         raise wrong_argument(name, value, expected)
 
 
-def check_seed(seed: object) -> None:
+def check_seed(seed: Any) -> None:
     """Raise UsageError for a seed of networks that is no whole number of 32 bits."""
     check_whole("seed", seed)
-    check_whole("seed", seed, *_SEEDS)
+    least, most = _SEEDS
+    if not least <= operator.index(seed) <= most:
+        raise wrong_argument("seed", seed, f"a whole number of {least} to {most}")
 
 
 def check_flag(name: str, value: object) -> None:

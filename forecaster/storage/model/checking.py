@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DamagedModel, skipped_from_json
-from forecaster.files import as_bytes
+from forecaster.files import as_bytes, read_plain
 from forecaster.forecasting import FORECAST_BY, Config, Method
 from forecaster.ingest import Columns
 from forecaster.series import EXCHANGES, Frequency, Transform, read_transform
@@ -151,11 +151,9 @@ class _Report(msgspec.Struct):
 def read_bytes(path: Path, most: int | None = None) -> bytes:
     """Read a file. Raises ModelError unless it is a plain file of ``most`` bytes at most."""
     try:
-        if path.exists() and not path.is_file():  # reading a pipe or a device may never end
-            raise DamagedModel(f"{path}: cannot be read: not a plain file")
         if most is not None and (size := path.stat().st_size) > most:
             raise DamagedModel(f"{path}: cannot be read: {size} bytes; expected {most} at most")
-        return path.read_bytes()
+        return read_plain(path)
     except OSError as error:
         raise DamagedModel(f"{path}: cannot be read: {error.strerror}") from error
 

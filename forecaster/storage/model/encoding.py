@@ -9,8 +9,9 @@ only the file is smaller, a forecast is not faster.
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
+import msgspec
 import numpy as np
 
 ENCODED = ("kept/", "shape/", "scale/")
@@ -30,12 +31,8 @@ class Encoding:
     """
 
     weights: Literal["float32", "float16", "int8"] = "float32"
-    pruned: float = 0.0
+    pruned: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
     scores: Literal["float32", "float16"] = "float32"
-
-    def __post_init__(self):
-        if self.weights not in ("float32", "float16", "int8") or not 0 <= self.pruned < 1:
-            raise ValueError(f"not an encoding: {self}")
 
     def write(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Encode the arrays of a model, by name, for a file."""

@@ -53,10 +53,6 @@ class Index(NamedTuple):
     skipped: dict[str, Skipped]
     report: pd.DataFrame
 
-    def column(self, name: str) -> list[float | None]:
-        """Return a column of the report as numbers; None for NaN."""
-        return [None if value != value else value for value in self.report[name].tolist()]
-
 
 def read_index(folder: Path, rest: dict[str, Any]) -> Index:
     """Return which series of a run of several shards is in which.

@@ -13,10 +13,11 @@ process holds the lock before it writes the request, so a fit that is not locked
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -35,39 +36,14 @@ _REQUEST, _CHECKPOINT, _MEASURED = "request.json", ".checkpoint", "measured-"
 _LOOKED_AT = 0.5  # seconds to wait for a process that only tests whether a lock is free
 
 
-def command_of(name: str) -> str:
-    """Return the command that continues the unfinished work of this name."""
-    return "evaluate" if name.endswith(f"-{_EVALUATION}") else "fit"
-
-
-class UnfinishedStatus(NamedTuple):
-    """The status of an unfinished fit.
-
-    - ``name``: the name to resume it by; ``command``: the command that continues it
-    - ``what``: series, source and kind of network, or why it cannot be read
-    - ``progress``: in words
-    - ``running``: whether a process trains it
-    """
-
-    name: str
-    command: str
-    what: str
-    progress: str
-    running: bool
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.what}, progress {self.progress}"
-
-
 @dataclasses.dataclass(frozen=True)
 class UnfinishedFit:
-    """A fit that has begun and is not saved yet, held by this process.
+    """A fit that has begun and is not saved yet.
 
-    No other process can resume it until the context or the process ends.
+    While a process holds its lock, no other can resume it.
     """
 
     folder: Path
-    request: FitRequest
     lock: FolderLock = dataclasses.field(repr=False, compare=False)
 
     @staticmethod
@@ -92,7 +68,7 @@ class UnfinishedFit:
                     # Another command may look at it in between, and remove it as empty.
                     if (lock := FolderLock(folder)).try_acquire():
                         break
-        unfinished = UnfinishedFit(folder, request, lock)
+        unfinished = UnfinishedFit(folder, lock)
         try:
             write_request(folder / _REQUEST, request)
             yield unfinished
@@ -116,16 +92,61 @@ class UnfinishedFit:
         Raises UsageError when there is none, it is running, or there are several; ModelError when
         it cannot be read.
         """
-        folder, lock = _held(home, name, command)
+        unfinished = _held(home, name, command)
         try:
-            yield UnfinishedFit(folder, read_request(folder / _REQUEST), lock)
+            _ = unfinished.request  # raises before the work begins
+            yield unfinished
         finally:
-            lock.release()
+            unfinished.lock.release()
+
+    @functools.cached_property
+    def request(self) -> FitRequest:
+        """What it asks for. Raises ModelError when that cannot be read."""
+        return read_request(self.folder / _REQUEST)
 
     @property
     def name(self) -> str:
         """The name to resume it by."""
         return self.folder.name
+
+    @property
+    def command(self) -> str:
+        """The command that continues it."""
+        return "evaluate" if self.name.endswith(f"-{_EVALUATION}") else "fit"
+
+    @property
+    def running(self) -> bool:
+        """Whether a process works on it."""
+        return is_held(self.folder)
+
+    @property
+    def what(self) -> str:
+        """Its series, their source and the kind of network; or that it cannot be read."""
+        try:
+            return str(self.request)
+        except ModelError:
+            return f"cannot be read; {self.how_to_discard}"
+
+    @property
+    def how_to_discard(self) -> str:
+        """The command that removes it, as part of a sentence."""
+        return f"`forecaster fit --discard {self.name}` removes it"
+
+    @property
+    def progress(self) -> str:
+        """How much of it is done, and since when."""
+        kept, done = self._kept(), ""
+        with contextlib.suppress(ModelError):
+            if (size := self.request.series_per_shard) is not None:
+                shards = -(-len(self.request.ids) // size)
+                done = f"{sum(path.is_dir() for path in kept)} of {shards} shards done, "
+        with contextlib.suppress(OSError, ValueError):  # it may be removed meanwhile; none yet
+            saved = time.localtime(max(path.stat().st_mtime for path in kept))
+            return f"{done}kept at {time.strftime('%Y-%m-%d %H:%M:%S', saved)}"
+        return "none yet"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}, progress {self.progress}"
 
     @property
     def run(self) -> str | None:
@@ -135,14 +156,21 @@ class UnfinishedFit:
     @property
     def has_progress(self) -> bool:
         """Whether it has a checkpoint or a finished shard."""
-        return bool(_progress(self.folder))
+        return bool(self._kept())
+
+    def _kept(self) -> list[Path]:
+        """Return the checkpoints and the finished shards, of an evaluation's first training.
+
+        Until version 5 of requests, checkpoints were in the folder itself.
+        """
+        return [*self.folder.glob("swarm.checkpoint*"), *self.folder.glob(f"{SHARDS}/[!.]*")]
 
     def masked_rows(self, store: Store) -> pd.DataFrame:
         """Return the flagged rows that the fit leaves out.
 
         Raises ModelError when anything has changed since the request that the bits depend on.
         """
-        request, command, digest = self.request, command_of(self.name), ""
+        request, command, digest = self.request, self.command, ""
         masked = pd.DataFrame()
         read = ids_to_read(request.ids, request.config)
         with contextlib.suppress(StoreError, KeyError):  # no longer stored, or not yet reviewed
@@ -153,7 +181,7 @@ class UnfinishedFit:
             raise ModelError(
                 f"{', '.join(changed)} have changed since the {command} was interrupted, so that "
                 f"it would not end with the same bits. Restore them, or run `forecaster {command}` "
-                f"without --resume ({_how_to_discard(self.name)})"
+                f"without --resume ({self.how_to_discard})"
             )
         return masked
 
@@ -172,7 +200,10 @@ class UnfinishedFit:
 
     def discard(self) -> None:
         """Remove the fit, once its model is saved or another try would end the same way."""
-        _remove(self.folder, self.lock)
+        self.lock.release()  # Windows renames no folder in which a file is open
+        atomic.remove_folder(self.folder)
+        with contextlib.suppress(OSError):
+            self.folder.parent.rmdir()  # if it was the last
 
 
 def checkpoint_of(shard: Path) -> "Checkpoint":
@@ -193,9 +224,9 @@ def forget_checkpoint(shard: Path) -> None:
             path.unlink()
 
 
-def unfinished_fits(home: Home) -> list[UnfinishedStatus]:
-    """Return the status of all unfinished fits, the oldest first."""
-    return [_describe(folder) for folder in home.unfinished_fits()]
+def unfinished_fits(home: Home) -> list[UnfinishedFit]:
+    """Return all unfinished fits, the oldest first."""
+    return [UnfinishedFit(folder, FolderLock(folder)) for folder in home.unfinished_fits()]
 
 
 def discard(home: Home, name: str) -> None:
@@ -203,39 +234,37 @@ def discard(home: Home, name: str) -> None:
 
     Raises UsageError when there is none of this name, or it is running.
     """
-    _remove(*_held(home, name, None))
+    _held(home, name, None).discard()
 
 
 def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
     """Give notice of interrupted fits; those without any progress are removed."""
     for fit in unfinished_fits(home):
-        folder = home.unfinished / fit.name
-        lock = FolderLock(folder)
         # Another process has removed it, or it cannot be written.
         with contextlib.suppress(OSError):
-            if not lock.try_acquire():
+            if not fit.lock.try_acquire():
                 continue
-            if _progress(folder):
-                lock.release()
+            if fit.has_progress:
+                fit.lock.release()
                 on_notice(
                     f"Kept an interrupted fit, {fit}. `forecaster {fit.command} "
-                    f"--resume {fit.name}` continues it, {_how_to_discard(fit.name)}."
+                    f"--resume {fit.name}` continues it, {fit.how_to_discard}."
                 )
             else:
-                _remove(folder, lock)
+                fit.discard()
                 on_notice(f"Removed {fit.name}: it had ended before it had any progress")
 
 
-def _held(home: Home, name: str | None, command: str | None) -> tuple[Path, FolderLock]:
-    """Lock the fit of a name, or the only fit that is not running; return its folder, too.
+def _held(home: Home, name: str | None, command: str | None) -> UnfinishedFit:
+    """Lock the fit of a name, or the only fit that is not running.
 
     ``command``: the command that resumes it; None: any. Raises UsageError when there is none,
     another process has it, or there are several.
     """
-    fits = [f for f in home.unfinished_fits() if command in (None, command_of(f.name))]
-    named = [folder for folder in fits if name in (None, folder.name, run_name(folder))]
-    found = [folder for folder in named if not is_held(folder)] or named[:1]
-    there = "".join(f"\n  {_describe(folder)}" for folder in found or fits)
+    fits = [fit for fit in unfinished_fits(home) if command in (None, fit.command)]
+    named = [fit for fit in fits if name in (None, fit.name, run_name(fit.folder))]
+    found = [fit for fit in named if not fit.running] or named[:1]
+    there = "".join(f"\n  {fit}" for fit in found or fits)
     if not found:
         kind = "evaluation" if command == "evaluate" else "fit"
         what = kind if name is None else f"{kind} {name!r}"
@@ -245,48 +274,10 @@ def _held(home: Home, name: str | None, command: str | None) -> tuple[Path, Fold
         raise UsageError(
             f"{len(found)} unfinished fits under {home}; name one, --resume NAME:{there}"
         )
-    lock = FolderLock(found[0])
-    with atomic.as_write_error(found[0]):
-        if not lock.try_acquire(_LOOKED_AT):
+    with atomic.as_write_error(found[0].folder):
+        if not found[0].lock.try_acquire(_LOOKED_AT):
             raise UsageError(
                 f"{found[0].name}: this fit is still running; wait for its end, or interrupt it "
                 "first"
             )
-    return found[0], lock
-
-
-def _describe(folder: Path) -> UnfinishedStatus:
-    kept, progress = _progress(folder), "none yet"
-    try:
-        request = read_request(folder / _REQUEST)
-        what, size = str(request), request.series_per_shard
-    except ModelError:
-        what, size, request = f"cannot be read; {_how_to_discard(folder.name)}", None, None
-    with contextlib.suppress(OSError, ValueError):  # it may be removed meanwhile; none yet
-        saved = time.localtime(max(path.stat().st_mtime for path in kept))
-        progress = f"kept at {time.strftime('%Y-%m-%d %H:%M:%S', saved)}"
-        if request is not None and size is not None:
-            done = sum(path.is_dir() for path in kept)
-            progress = f"{done} of {-(-len(request.ids) // size)} shards done, {progress}"
-    name = folder.name
-    return UnfinishedStatus(name, command_of(name), what, progress, is_held(folder))
-
-
-def _how_to_discard(name: str) -> str:
-    return f"`forecaster fit --discard {name}` removes it"
-
-
-def _progress(folder: Path) -> list[Path]:
-    """Return the checkpoints and the finished shards of a fit, or of its first training.
-
-    Until version 5 of requests, checkpoints were in the folder itself.
-    """
-    return [*folder.glob("swarm.checkpoint*"), *folder.glob(f"{SHARDS}/[!.]*")]
-
-
-def _remove(folder: Path, lock: FolderLock) -> None:
-    """Remove a fit that this process holds."""
-    lock.release()  # Windows renames no folder in which a file is open
-    atomic.remove_folder(folder)
-    with contextlib.suppress(OSError):
-        folder.parent.rmdir()  # if it was the last
+    return found[0]
