@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import jax
 
-from forecaster.swarm.adapters.functions import Functions, on_device
+from forecaster.swarm.adapters.functions import Functions, Given, functions_of_module, on_device
 from forecaster.swarm.adapters.modules import arguments, check_not_made
 from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.devices.lanes import use_all_cores
@@ -27,7 +27,7 @@ def equinox_functions(make: Callable[[jax.Array], Any]) -> Functions:
     use_all_cores()  # before JAX starts
     check_not_made(make, "a function make(key)")
     model = _Model(make)
-    return Functions(model.init, model.apply, model.export, model.train, (make,), frozenset())
+    return functions_of_module(model.init, model.call, model.export, (make,))
 
 
 class _Model:
@@ -41,15 +41,6 @@ class _Model:
     def init(self, key: jax.Array) -> Params:
         weights, kept, _ = self._split(key)
         return Variables(weights, jax.tree.leaves(kept)) if self._structure.num_leaves else weights
-
-    def apply(
-        self, params: Params, *inputs: Tree, key: Any = None, hyperparams: Any = None
-    ) -> Tree:
-        training = key is not None and not self._structure.num_leaves
-        return self._call(params, inputs, key, training=training)[0]
-
-    def train(self, params: Params, *inputs: Tree, key: Any = None, hyperparams: Any = None) -> Any:
-        return self._call(params, inputs, key, training=True)
 
     def export(self, params: Params, _: Hyperparams) -> Any:
         module, _others, state = self._whole(jax.tree.map(on_device, params))
@@ -73,17 +64,18 @@ class _Model:
         module = self._eqx.combine(weights, others, self._static)
         return self._eqx.nn.inference_mode(module), others, state
 
-    def _call(self, params: Params, inputs: Any, key: jax.Array | None, *, training: bool) -> Any:
+    def call(self, params: Params, given: Given) -> tuple[Tree, Tree]:
         """Return predictions for a batch, and the carried arrays and state after it."""
         module, others, state = self._whole(params)
-        if training:
+        if given.training:
             module = self._eqx.nn.inference_mode(module, value=False)
-        elif key is not None:
+        elif given.drawn:
             module = self._with_dropout(module)
+        inputs, key = given.inputs, given.key
         examples = len(jax.tree.leaves(inputs)[0])
         keys = None if key is None else jax.random.split(key, examples)
         axes = 0, None if key is None else 0, None
-        one = functools.partial(_call_one, module)
+        one = functools.partial(_call_one, module, given.options)
         mapped = jax.vmap(one, in_axes=axes, out_axes=(0, None), axis_name="batch")
         predictions, state = mapped(inputs, keys, state)
         return predictions, jax.tree.leaves((others, state))
@@ -101,10 +93,12 @@ class _Model:
         return jax.tree.map(draw, module, is_leaf=is_dropout)
 
 
-def _call_one(module: Any, inputs: Any, key: jax.Array | None, state: Any) -> tuple[Any, Any]:
+def _call_one(
+    module: Any, given: dict[str, Any], inputs: Any, key: jax.Array | None, state: Any
+) -> tuple[Any, Any]:
     """Return a module's prediction for one example, and the state after it."""
     takes = inspect.signature(type(module).__call__).parameters
-    options = {"key": key} if "key" in takes else {}
+    options = ({"key": key} if "key" in takes else {}) | given
     if state is None or "state" in takes:
         options |= {} if state is None else {"state": state}
         inputs, options = arguments(module, inputs, **options)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Key
 
+from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.checks import takes
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
@@ -30,6 +31,52 @@ class Functions(NamedTuple):
     train: Callable[..., tuple[Tree, Tree]] | None = None
     made_of: tuple[Any, ...] = ()
     takes: frozenset[str] | None = None
+
+
+class Given(NamedTuple):
+    """What a module is called with, beside its weights.
+
+    - ``options``: further arguments of the module by name
+    - ``training``: whether running statistics and other state are updated
+    """
+
+    inputs: tuple[Tree, ...]
+    key: jax.Array | None
+    hyperparams: Hyperparams
+    options: dict[str, Any]
+    training: bool
+
+    @property
+    def drawn(self) -> bool:
+        """Whether random layers draw."""
+        return self.training or self.key is not None
+
+
+def functions_of_module(
+    init: Callable[[jax.Array], Params],
+    call: Callable[[Params, Given], tuple[Tree, Tree]],
+    export: Callable[[Params, Hyperparams], Callable[..., Tree]],
+    made_of: tuple[Any, ...],
+    takes: frozenset[str] = frozenset(),
+) -> Functions:
+    """Return a module of some library as pure functions.
+
+    - ``call``: returns predictions, and the state after the call if there is any
+    - other arguments: as of :class:`Functions`
+    """
+
+    def apply(
+        params: Params, *inputs: Tree, key: Any = None, hyperparams: Any = None, **options: Any
+    ) -> Tree:
+        training = key is not None and not isinstance(params, Variables)
+        return call(params, Given(inputs, key, hyperparams or {}, options, training))[0]
+
+    def train(
+        params: Params, *inputs: Tree, key: Any = None, hyperparams: Any = None, **options: Any
+    ) -> tuple[Tree, Tree]:
+        return call(params, Given(inputs, key, hyperparams or {}, options, training=True))
+
+    return Functions(init, apply, export, train, made_of, takes)
 
 
 def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tree]) -> Functions:

@@ -1,12 +1,12 @@
 """Turn a Linen module into pure functions."""
 
-import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
 
-from forecaster.swarm.adapters.functions import Functions
+from forecaster.swarm.adapters.functions import Functions, Given, functions_of_module
 from forecaster.swarm.adapters.modules import arguments, flags, method_of
 from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.devices.lanes import use_all_cores
@@ -31,72 +31,38 @@ def linen_functions(
     ``deterministic``; with a single one for both it draws nothing.
     """
     use_all_cores()  # before JAX starts
-    model = _Model(module, sample, tuple(streams))
-    made_of = module, tuple(streams)
-    pure = model.init, model.apply, model.export, model.train
-    return Functions(*pure, made_of, frozenset())
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Model:
-    """A module, a sample of its inputs, and the names of its random streams."""
-
-    module: "linen.Module"
-    sample: tuple[Tree, ...]
-    streams: tuple[str, ...]
-
-    def init(self, key: jax.Array) -> Params:
-        keys = dict.fromkeys(("params", *self.streams), key)
-        args, options = self._arguments(self.sample, {}, training=False, drawn=False)
-        made = self.module.init(keys, *args, **options)
-        state = dict(cast(Mapping[str, Tree], made))
+    def init(key: jax.Array) -> Params:
+        keys = dict.fromkeys(("params", *streams), key)
+        args, options = _arguments(module, Given(sample, None, {}, {}, training=False))
+        state = dict(cast(Mapping[str, Tree], module.init(keys, *args, **options)))
         params = state.pop("params", {})
         return Variables(params, state) if jax.tree.leaves(state) else params
 
-    def apply(
-        self,
-        params: Params,
-        *inputs: Tree,
-        key: jax.Array | None = None,
-        hyperparams: Hyperparams | None = None,
-        **options: Any,
-    ) -> Tree:
-        del hyperparams
-        training = key is not None and not isinstance(params, Variables)
-        args, options = self._arguments(inputs, options, training=training, drawn=key is not None)
-        rngs = _rngs(key, self.streams)
-        return cast(Tree, self.module.apply(_collections(params), *args, rngs=rngs, **options))
-
-    def train(
-        self,
-        params: Params,
-        *inputs: Tree,
-        key: jax.Array | None = None,
-        hyperparams: Hyperparams | None = None,
-        **options: Any,
-    ) -> tuple[Tree, Tree]:
-        del hyperparams
+    def call(params: Params, given: Given) -> tuple[Tree, Tree]:
+        args, options = _arguments(module, given)
+        apply = functools.partial(module.apply, _collections(params), rngs=_rngs(given, streams))
+        if not given.training or not isinstance(params, Variables):
+            return apply(*args, **options), None
         state = cast(Mapping[str, Tree], params.state)
-        args, options = self._arguments(inputs, options, training=True, drawn=True)
-        options |= {"rngs": _rngs(key, self.streams), "mutable": list(state)}
-        predictions, after = self.module.apply(_collections(params), *args, **options)
-        return cast(tuple[Tree, Tree], (predictions, dict(state) | dict(after)))
+        out, after = cast(tuple[Tree, Any], apply(*args, **options, mutable=list(state)))
+        return out, dict(state) | dict(after)
 
-    def export(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
-        del hyperparams
-        return cast(Callable[..., Tree], self.module.bind(_collections(params)))
+    def export(params: Params, _: Hyperparams) -> Callable[..., Tree]:
+        return cast(Callable[..., Tree], module.bind(_collections(params)))
 
-    def _arguments(
-        self, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool, drawn: bool
-    ) -> tuple[tuple[Tree, ...], dict[str, Any]]:
-        """Return a call's arguments, with flags such as ``train`` added."""
-        options = dict(options)
-        method = options.pop("method", None)
-        called = method or "__call__"
-        called = getattr(type(self.module), called) if isinstance(called, str) else called
-        options = flags(called, training=training, drawn=drawn) | options
-        args, options = arguments(method_of(self.module, method), inputs, **options)
-        return args, options if method is None else options | {"method": method}
+    return functions_of_module(init, call, export, (module, tuple(streams)))
+
+
+def _arguments(module: "linen.Module", given: Given) -> tuple[tuple[Tree, ...], dict[str, Any]]:
+    """Return a call's arguments, with flags such as ``train`` added."""
+    options = dict(given.options)
+    method = options.pop("method", None)
+    called = method or "__call__"
+    called = getattr(type(module), called) if isinstance(called, str) else called
+    options = flags(called, given) | options
+    args, options = arguments(method_of(module, method), given.inputs, **options)
+    return args, options if method is None else options | {"method": method}
 
 
 def _collections(params: Params) -> dict[str, Tree]:
@@ -106,9 +72,9 @@ def _collections(params: Params) -> dict[str, Tree]:
     return {"params": params}
 
 
-def _rngs(key: jax.Array | None, streams: Sequence[str]) -> dict[str, jax.Array] | None:
+def _rngs(given: Given, streams: Sequence[str]) -> dict[str, jax.Array] | None:
     """Return a key for every random stream; the first stream gets the key itself."""
-    if key is None:
+    if (key := given.key) is None:
         return None
     return {
         name: jax.random.fold_in(key, number) if number else key

@@ -2,8 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Float
 
-from forecaster.swarm.adapters.functions import Functions, on_device
+from forecaster.swarm.adapters.functions import Functions, Given, functions_of_module, on_device
 from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.devices.lanes import use_all_cores
@@ -96,105 +96,48 @@ def module_functions(build: Build) -> Functions:
     Raises SwarmError if ``build`` is not such a function; errors inside it pass through.
     """
     use_all_cores()  # before JAX starts
-    model = _Model(checked_build(build))
-    train = model.train if model.split.carries else None
-    return Functions(model.init, model.apply, model.export, train, (build,), frozenset(model.takes))
+    make = checked_build(build)
+    graph, untrained, carries = _split(make)
 
-
-class _Model:
-    """A module's structure, and the function that builds it."""
-
-    def __init__(self, build: Build):
-        self._build = build
-
-    @functools.cached_property
-    def split(self) -> "_Split":
-        return _split(self._build)
-
-    @functools.cached_property
-    def takes(self) -> list[str]:
-        """The names of the hyperparameters that it uses."""
-        rates = (variable for _, variable in self.split.random if isinstance(variable, Rate))
-        return sorted(rate.get_metadata()["hyperparameter"] for rate in rates)
-
-    def init(self, key: jax.Array) -> Params:
-        module = _with_arrays(self._build(nnx.Rngs(key)))
+    def init(key: jax.Array) -> Params:
+        module = _with_arrays(make(nnx.Rngs(key)))
         weights = nnx.to_pure_dict(nnx.state(module, nnx.Param))
-        return Variables(weights, _carried(module)) if self.split.carries else weights
+        return Variables(weights, _carried(module)) if carries else weights
 
-    def apply(
-        self,
-        params: Params,
-        *inputs: Tree,
-        key: jax.Array | None = None,
-        hyperparams: Hyperparams | None = None,
-        **options: Any,
-    ) -> Tree:
-        training = key is not None and not self.split.carries
-        return self._call(params, inputs, key, hyperparams, options, training=training)[0]
+    def call(params: Params, given: Given) -> tuple[Tree, Tree]:
+        random = _state(untrained, given.key, given.hyperparams)
+        module: Any = nnx.merge(graph, *_parts(params), random)
+        if given.training:
+            module.train()
+        else:
+            module.eval()
+            module.set_attributes(deterministic=not given.drawn, raise_if_not_found=False)
+        options = dict(given.options)
+        called = method_of(module, options.pop("method", None))
+        args, options = arguments(called, given.inputs, **(flags(called, given) | options))
+        return called(*args, **options), _carried(module)
 
-    def train(
-        self,
-        params: Params,
-        *inputs: Tree,
-        key: jax.Array | None = None,
-        hyperparams: Hyperparams | None = None,
-        **options: Any,
-    ) -> tuple[Tree, Tree]:
-        given = params, inputs, key, hyperparams, options
-        predictions, module = self._call(*given, training=True)
-        return predictions, _carried(module)
-
-    def export(self, params: Params, hyperparams: Hyperparams) -> nnx.Module:
-        module = self._build(nnx.Rngs(0))
+    def export(params: Params, hyperparams: Hyperparams) -> nnx.Module:
+        module = make(nnx.Rngs(0))
         for part in _parts(params):
             nnx.update(module, jax.tree.map(on_device, part))
         _set_rates(module, hyperparams)
         module.eval()
         return module
 
-    def _call(
-        self,
-        params: Params,
-        inputs: Sequence[Tree],
-        key: jax.Array | None,
-        hyperparams: Hyperparams | None,
-        options: Mapping[str, Any],
-        *,
-        training: bool,
-    ) -> tuple[Tree, nnx.Module]:
-        random = _state(self.split.random, key, hyperparams or {})
-        module: Any = nnx.merge(self.split.graph, *_parts(params), random)
-        drawn = training or key is not None
-        if training:
-            module.train()
-        else:
-            module.eval()
-            module.set_attributes(deterministic=not drawn, raise_if_not_found=False)
-        call = method_of(module, options.get("method"))
-        known = flags(call, training=training, drawn=drawn)
-        named = {name: value for name, value in options.items() if name != "method"}
-        args, named = arguments(call, inputs, **(known | named))
-        return call(*args, **named), module
-
-
-class _Split(NamedTuple):
-    """The structure of a module without its arrays.
-
-    - ``graph``: of Flax, from which it is made again
-    - ``random``: its random streams and rates
-    - ``carries``: whether it has other untrained variables, its state
-    """
-
-    graph: Any
-    random: _Untrained
-    carries: bool
+    rates = (variable for _, variable in untrained if isinstance(variable, Rate))
+    takes = frozenset(rate.get_metadata()["hyperparameter"] for rate in rates)
+    return functions_of_module(init, call, export, (build,), takes)
 
 
 _RANDOM = nnx.RngState, Rate
 
 
-def _split(build: Build) -> _Split:
+def _split(build: Build) -> tuple[Any, _Untrained, bool]:
+    """Return a module's structure, its random streams and rates, and whether it has other state.
+
+    The structure is Flax's, from which the module is made again.
+    """
     graph: Any = None
 
     def parts() -> tuple[Any, Any]:
@@ -212,7 +155,7 @@ def _split(build: Build) -> _Split:
                 "streams of nnx.Rngs, as in self.rngs = rngs.fork(), which draw anew in every step"
             )
     carries = bool(jax.tree.leaves(carried))
-    return _Split(graph, cast(_Untrained, nnx.to_flat_state(random)), carries)
+    return graph, cast(_Untrained, nnx.to_flat_state(random)), carries
 
 
 def _carried(module: nnx.Module) -> Tree:
@@ -251,14 +194,10 @@ def _state(
 _TRAINING = "train", "training", "is_training"  # common names of the argument
 
 
-def flags(call: Callable[..., Any], *, training: bool, drawn: bool) -> dict[str, bool]:
-    """Return the flags for training or prediction that a call takes, by argument name.
-
-    - ``training``: whether the module's state is updated
-    - ``drawn``: whether its random layers draw
-    """
-    values = dict.fromkeys(_TRAINING, training)
-    values |= {"deterministic": not drawn, "use_running_average": not training}
+def flags(call: Callable[..., Any], given: Given) -> dict[str, bool]:
+    """Return the flags for training or prediction that a call takes, by argument name."""
+    values = dict.fromkeys(_TRAINING, given.training)
+    values |= {"deterministic": not given.drawn, "use_running_average": not given.training}
     try:
         taken = inspect.signature(call).parameters
     except ValueError:  # no signature
