@@ -38,7 +38,7 @@ _NAMES = {"mae": "absolute error", "crps": "CRPS"}
 
 def error_distributions(evaluation: Evaluation) -> "Figure":
     """Draw ECDFs of each model's errors over the series, a row per score, in both units."""
-    scores = [name for name in ("mae", "crps") if name in evaluation.scores]
+    scores = evaluation.losses[::-1]
     figure, rows = _axes(len(scores), 2, _TALL if len(scores) > 1 else _WIDE)
     for axes, score in zip(np.atleast_2d(rows), scores, strict=True):
         for ax, (measure, make) in zip(axes, MEASURES.items(), strict=True):

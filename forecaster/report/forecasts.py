@@ -1,5 +1,7 @@
 """Build the page of forecasts: for each series its median, its bands, and what changed."""
 
+import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,7 +56,8 @@ class Changes(NamedTuple):
     median: np.ndarray
 
 
-class Forecasts(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Forecasts:
     """The forecasts to show.
 
     - ``panel``, ``frame``: the series, and the result of :func:`forecaster.predict`
@@ -111,6 +114,66 @@ class Forecasts(NamedTuple):
         """Return a column of the frame, (series, horizon)."""
         return self.frame[name].to_numpy(float).reshape(len(self.ids), -1)
 
+    def at_steps(self, name: str) -> np.ndarray:
+        """Return a column at the steps of the table, (series, step)."""
+        return self.column(name)[:, [step - 1 for step in self.steps]]
+
+    @functools.cached_property
+    def known(self) -> dict[str, pd.Series]:
+        """The latest rows of each series by time, in the units of the forecast."""
+        from forecaster.forecasting import price_factor
+
+        panel, known = self.panel, {}
+        values = panel.channel(panel.target) * price_factor(panel)[:, None]
+        for name in self.ids:
+            row = panel.ids.index(name)
+            seen = panel.mask[row]
+            known[name] = pd.Series(values[row, seen], panel.times[seen]).iloc[-HISTORY:]
+        return known
+
+    @functools.cached_property
+    def latest(self) -> pd.DataFrame:
+        """Each series' latest ``value``, its time, ``origin``, and the ``base`` of widths.
+
+        For prices the base is the latest value; for other series, whose values may be zero, the
+        mean absolute value.
+        """
+        latest = pd.DataFrame(
+            [(part.index[-1], part.iloc[-1], part.abs().mean()) for part in self.known.values()],
+            index=self.ids, columns=["origin", "value", "size"],
+        )  # fmt: skip
+        base = latest["value" if self.panel.target != "y" else "size"]
+        return latest.assign(base=base.where(base > 0))
+
+    @property
+    def width(self) -> np.ndarray:
+        """The widths of the quoted band as shares of the base, (series, step)."""
+        low, high = map(self.at_steps, bounds_of(self.model, self.level))
+        return (high - low) / self.latest["base"].to_numpy()[:, None]
+
+    @functools.cached_property
+    def changes(self) -> dict[str, Changes]:
+        """Changes since the previous forecasts (``LAST``), and a week's (``WEEK``) if others."""
+        (low, high), record = bounds_of(COLUMN, self.level), self.record
+        kind = self.latest["origin"].dtype.kind
+        if record is None or low not in record or record["ds"].dtype.kind != kind:
+            return {}
+        record = record[record["step"].isin(self.steps) & record[low].notna()]
+        origins = self.latest["origin"].to_dict()
+        found = {LAST: earlier(record, origins, np.timedelta64(1, "ns") if kind == "M" else 1)}
+        if kind == "M":
+            week = earlier(record, origins, _A_WEEK)
+            # map() on a categorical returns a categorical, which cannot be subtracted.
+            age = week["unique_id"].astype(str).map(self.latest["origin"]) - week["origin"]
+            found[WEEK] = week[(age <= _TOO_OLD).to_numpy()]
+            if found[WEEK].index.equals(found[LAST].index):
+                del found[WEEK]
+        return {
+            name: _changes_since(rows.assign(width=rows[high] - rows[low]), self)
+            for name, rows in found.items()
+            if len(rows)
+        }
+
 
 def forecasts_of(
     home: Home,
@@ -146,58 +209,22 @@ def build_forecasts(made: Forecasts, path: Path) -> Path:
 
     Raises UsageError if the library that draws figures is missing.
     """
-    latest, known = _latest(made)
-    compared = _changes(made, latest, known)
     return html.write_page(
         path,
         title=f"Forecasts of {len(made.ids)} series",
         heading="Forecasts",
-        lead=_lead(made, latest),
+        lead=_lead(made),
         notices=list(_notices(made)),
-        cards=list(_cards(made, latest, compared)),
-        sections=list(_sections(made, compared)),
-        data=_data(made, latest, known, compared),
+        cards=list(_cards(made)),
+        sections=list(_sections(made)),
+        data=_data(made),
         script="forecasts.js",
     )
 
 
-def _changes(
-    made: Forecasts, latest: pd.DataFrame, known: Mapping[str, pd.Series]
-) -> dict[str, Changes]:
-    """Return changes since the previous forecasts (``LAST``), and a week's (``WEEK``) if others.
-
-    - ``latest``: ``origin`` and ``base`` of each series' new forecast
-    - ``known``: the latest values of each series by time, in the units of the forecast
-    """
-    (low, high), record = bounds_of(COLUMN, made.level), made.record
-    if (
-        record is None
-        or low not in record
-        or record["ds"].dtype.kind != latest["origin"].dtype.kind
-    ):
-        return {}
-    record = record[record["step"].isin(made.steps) & record[low].notna()]
-    dated = latest["origin"].dtype.kind == "M"
-    origins = dict(zip(map(str, latest.index), latest["origin"], strict=True))
-    found = {LAST: earlier(record, origins, np.timedelta64(1, "ns") if dated else 1)}
-    if dated:
-        week = earlier(record, origins, _A_WEEK)
-        # map() on a categorical returns a categorical, which cannot be subtracted.
-        age = week["unique_id"].astype(str).map(latest["origin"]) - week["origin"]
-        found[WEEK] = week[(age <= _TOO_OLD).to_numpy()]
-        if found[WEEK].index.equals(found[LAST].index):
-            del found[WEEK]
-    return {
-        name: _changes_since(rows.assign(width=rows[high] - rows[low]), made, latest, known)
-        for name, rows in found.items()
-        if len(rows)
-    }
-
-
-def _changes_since(
-    rows: pd.DataFrame, made: Forecasts, latest: pd.DataFrame, known: Mapping[str, pd.Series]
-) -> Changes:
+def _changes_since(rows: pd.DataFrame, made: Forecasts) -> Changes:
     """Return the changes since earlier forecasts, which are rows of the record."""
+    latest = made.latest
     width, median = (
         rows.pivot_table(
             index="unique_id", columns="step", values=name, dropna=False, observed=True
@@ -210,16 +237,15 @@ def _changes_since(
     base, scale = latest["base"].to_numpy(), np.ones(len(latest))
     if (each["target"].dropna() != "y").all():  # prices may have been adjusted since then
         base = each["value"].to_numpy(float)
-        now = [known[str(name)].get(time, np.nan) for name, time in each["origin"].items()]
+        now = [made.known[str(name)].get(time, np.nan) for name, time in each["origin"].items()]
         scale = np.array(now, float) / base
     width = width / base[:, None]
-    now = made.column(made.model)[:, [step - 1 for step in made.steps]]
     origins = each["origin"].dropna()
     return Changes(
         _span(origins),
         [None if pd.isna(t) else as_numbers(pd.Index([t]))[0] for t in each["origin"]],
-        _widths(made, latest) / np.where(width > 0, width, np.nan) - 1,
-        (now - median * scale[:, None]) / latest["base"].to_numpy()[:, None],
+        made.width / np.where(width > 0, width, np.nan) - 1,
+        (made.at_steps(made.model) - median * scale[:, None]) / latest["base"].to_numpy()[:, None],
     )
 
 
@@ -229,36 +255,8 @@ def _span(times: pd.Series) -> str:
     return show_time(last) if first == last else f"{show_time(first)} to {show_time(last)}"
 
 
-def _latest(made: Forecasts) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
-    """Return each series' latest ``value``, ``base`` and ``origin``, and its latest rows.
-
-    Values and rows are in the units of the forecast. Widths are shares of ``base``. For prices it
-    is the latest value; for other series, whose values may be zero, the mean absolute value.
-    """
-    from forecaster.forecasting import price_factor
-
-    panel, rows, known = made.panel, [], {}
-    values = panel.channel(panel.target) * price_factor(panel)[:, None]
-    for name in made.ids:
-        row = panel.ids.index(name)
-        seen = panel.mask[row]
-        part = pd.Series(values[row, seen], index=panel.times[seen]).iloc[-HISTORY:]
-        known[name] = part
-        price = panel.target != "y"
-        base = float(part.iloc[-1]) if price else float(part.abs().mean())
-        rows.append((part.index[-1], float(part.iloc[-1]), base if base > 0 else np.nan))
-    return pd.DataFrame(rows, index=made.ids, columns=["origin", "value", "base"]), known
-
-
-def _widths(made: Forecasts, latest: pd.DataFrame) -> np.ndarray:
-    """Return the widths of the quoted band as shares of the base, (series, step)."""
-    low, high = (made.column(name) for name in bounds_of(made.model, made.level))
-    width = (high - low) / latest["base"].to_numpy()[:, None]
-    return width[:, [step - 1 for step in made.steps]]
-
-
-def _lead(made: Forecasts, latest: pd.DataFrame) -> str:
-    when = _span(latest["origin"])
+def _lead(made: Forecasts) -> str:
+    when = _span(made.latest["origin"])
     ahead = "one step" if made.horizon == 1 else f"1 to {made.horizon} steps"
     rungs = f" ({counted(made.rungs)})" if made.rungs else ""
     return (
@@ -274,27 +272,21 @@ def _notices(made: Forecasts) -> Iterator[str]:
         yield said[0].upper() + said[1:]
 
 
-def _cards(
-    made: Forecasts, latest: pd.DataFrame, compared: Mapping[str, Changes]
-) -> Iterator[html.Card]:
+def _cards(made: Forecasts) -> Iterator[html.Card]:
     """Yield the headlines, which are about the last step."""
-    width = _widths(made, latest)
-    widths = 100 * width[:, -1]
+    width, rise = made.width[:, -1], made.column(RISE)[:, -1]
     ahead = "one step ahead" if made.horizon == 1 else f"{made.horizon} steps ahead"
     yield html.Card(
-        f"{np.nanmedian(widths):.1f}\N{NARROW NO-BREAK SPACE}%",
+        f"{np.nanmedian(width):.1%}",
         f"median width of {made.level:g}\N{NO-BREAK SPACE}% bands",
-        f"{ahead}; from {np.nanmin(widths):.1f} to {np.nanmax(widths):.1f}"
-        "\N{NARROW NO-BREAK SPACE}%",
+        f"{ahead}; from {100 * np.nanmin(width):.1f} to {np.nanmax(width):.1%}",
     )
-    rise = made.column(RISE)[:, -1]
     yield html.Card(
         f"{int((rise > 0.5).sum())} of {len(rise)}",
         "more likely to rise than to fall",
-        f"{ahead}; chances from {100 * rise.min():.0f} to {100 * rise.max():.0f}"
-        "\N{NARROW NO-BREAK SPACE}%",
+        f"{ahead}; chances from {100 * rise.min():.0f} to {rise.max():.0%}",
     )
-    for then in list(compared.values())[:1]:
+    for then in list(made.changes.values())[:1]:
         change = then.width[:, -1]
         if np.isfinite(change).any():
             yield html.Card(
@@ -312,7 +304,8 @@ def _cards(
     )
 
 
-def _sections(made: Forecasts, compared: Mapping[str, Changes]) -> Iterator[html.Section]:
+def _sections(made: Forecasts) -> Iterator[html.Section]:
+    compared = made.changes
     what = "“late”, “jumped” or “frozen” data"
     what = f"groups, and {what}" if made.groups else what
     yield html.Section("every", "Every series", _TABLE.format(what=what))
@@ -359,20 +352,14 @@ def _reading(made: Forecasts) -> str:
     return "<ul>" + "".join(f"<li>{html.typeset(item)}</li>" for item in items) + "</ul>"
 
 
-def _data(
-    made: Forecasts,
-    latest: pd.DataFrame,
-    known: Mapping[str, pd.Series],
-    compared: Mapping[str, Changes],
-) -> Json:
+def _data(made: Forecasts) -> Json:
     """Return the data that ``forecasts.js`` draws."""
-    base = latest["base"].to_numpy()[:, None]
-    at = [step - 1 for step in made.steps]
+    latest, known = made.latest, made.known
     levels = sorted(made.levels, reverse=True)
     names = [made.model, *(name for level in levels for name in bounds_of(made.model, level))]
     shown = np.stack([made.column(name) for name in names], axis=1)  # (series, column, horizon)
-    width = _widths(made, latest)
-    median = (made.column(made.model)[:, at] - latest["value"].to_numpy()[:, None]) / base
+    value, base = (latest[name].to_numpy()[:, None] for name in ("value", "base"))
+    median = (made.at_steps(made.model) - value) / base
     times = pd.Index(np.unique(np.concatenate([part.index.to_numpy() for part in known.values()])))
     ahead = made.frame["ds"].to_numpy().reshape(len(made.ids), -1)
     said: dict[str, list[str]] = {name: [] for name in made.ids}
@@ -391,9 +378,9 @@ def _data(
         "value": rounded(latest["value"].to_numpy()),
         "origin": as_numbers(pd.Index(latest["origin"])),
         "said": ["; ".join(said[name]) for name in made.ids],
-        "width": rounded(width.T),
+        "width": rounded(made.width.T),
         "median": rounded(median.T),
-        "rise": rounded(made.column(RISE)[:, at].T, 4),
+        "rise": rounded(made.at_steps(RISE).T, 4),
         "compared": {
             name: {
                 "when": then.when,
@@ -401,7 +388,7 @@ def _data(
                 "width": rounded(then.width.T),
                 "median": rounded(then.median.T),
             }
-            for name, then in compared.items()
+            for name, then in made.changes.items()
         },
         "week": WEEK,
         "explained": None if made.explained is None else _explained(made, made.explained),

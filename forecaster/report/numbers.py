@@ -186,7 +186,7 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
     score, summed = evaluation.sharpest_score, evaluation.summed
     headings = _SUMS if summed else _MEANS
     whole = {name: together(evaluation, name) for name in headings if name in evaluation.scores}
-    fewer = [n for n in _scores_of(evaluation) if not whole[n].series.equals(whole[score].series)]
+    fewer = [n for n in evaluation.losses if not whole[n].series.equals(whole[score].series)]
     held, in_set = held_shares(evaluation), _p_values_in_set(evaluation)
     against, rows = compared(evaluation), []
     for name in ordered(evaluation):
@@ -269,7 +269,7 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
     if not groups:
         return pd.DataFrame(columns=["group", "model", "series"])
     sharpest, held = evaluation.sharpest_score, held_shares(evaluation)
-    scores = {name: comparable(evaluation, name) for name in _scores_of(evaluation)}
+    scores = {name: comparable(evaluation, name) for name in evaluation.losses}
     ids = scores[sharpest].index
     members = pd.Series([groups.get(str(name), UNGROUPED) for name in ids], index=ids)
     against = {name: comparable(evaluation, sharpest, name) for name in ordered(evaluation)}
@@ -296,8 +296,3 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
-
-
-def _scores_of(evaluation: Evaluation) -> list[str]:
-    """Return the names of the scores to show, the sharpest first."""
-    return list(dict.fromkeys([evaluation.sharpest_score, "mae"]))

@@ -143,8 +143,7 @@ def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
             other = "“unchanged”" if name == "Naive" else name
             equal = f" and equal on {row.equal:.0%}" if row.summed and row.equal > 0 else ""
             better = f"{note}better on {row.better:.0%}{equal} of {row.series} series"
-            rests_on = f", {row.rests_on}" if row.rests_on else ""
-            yield html.Card(f"{row.ratio:.3f}", f"{what}{rests_on}, {other} = 1", better)
+            yield html.Card(f"{row.ratio:.3f}", f"{what}{row.rests_on}, {other} = 1", better)
 
     yield from against(score, "Naive", "")
     if score != "mae":
@@ -272,8 +271,7 @@ def _untested(evaluation: Evaluation, horizon: int = ALL) -> str:
 def _groups(evaluation: Evaluation) -> str:
     """Return the figure and the table of groups, and the series without a group."""
     members = evaluation.summary.groups
-    ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
-    rest = [name for name in ids if name not in members]
+    rest = [name for name in evaluation.ids if name not in members]
     named = f"<p class='note'>Without a group: {html.escape(', '.join(rest))}.</p>" if rest else ""
     drawn = html.figure(
         "strips-groups", "Series by group",

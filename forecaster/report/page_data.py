@@ -25,9 +25,7 @@ _MOST_COUNTED = 64**2 - 2
 
 def page_data(evaluation: Evaluation) -> Json:
     """Return all data of the page, by the names that ``evaluation.js`` uses."""
-    models, score = numbers.ordered(evaluation), evaluation.sharpest_score
-    scores = list(dict.fromkeys([score, "mae"]))
-    ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
+    models, scores, ids = numbers.ordered(evaluation), evaluation.losses, evaluation.ids
     groups, times = evaluation.summary.groups, time_axis(evaluation)
     return {
         "model": evaluation.model,

@@ -1,5 +1,6 @@
 """Tests of the page of forecasts, as a file and in a real browser."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -60,7 +61,7 @@ def forecasts(home: Home | None = None, ids=IDS, **changes) -> Forecasts:
         panel, forecast(panel, 0.03), "LSTM", (80.0, 95.0), "mine", "files:x.csv",
         record=record,
     )  # fmt: skip
-    return made._replace(**changes)
+    return dataclasses.replace(made, **changes)
 
 
 def explanation(**changes: Any) -> Explanation:
@@ -157,7 +158,7 @@ def test_it_says_what_each_forecast_rests_on(tmp_path):
     made = forecasts()
     rungs = ["own networks", "combination", "combination", "last value"]
     frame = made.frame.assign(forecast_by=np.repeat(np.array(rungs, object), AHEAD))
-    path = build_forecasts(made._replace(frame=frame), tmp_path / "f.html")
+    path = build_forecasts(forecasts(frame=frame), tmp_path / "f.html")
     text = path.read_text(encoding="utf-8")
     assert data_of(path)["rungs"] == rungs
     assert "4 series by LSTM (1 by own networks, 2 by combination, 1 by last value)" in text
@@ -224,7 +225,7 @@ def test_numbered_series_that_cross_zero_have_a_page_too(tmp_path, browser):
         {"unique_id": "wave", "ds": [60, 61], "LSTM": 0.1, "LSTM-lo-80": -0.4, "LSTM-hi-80": 0.6,
          "probability_of_rise": 0.5}
     )  # fmt: skip
-    made = forecasts()._replace(
+    made = forecasts(
         panel=Panel.from_frame(frame), frame=ahead, levels=(80.0,), source="files:y.csv"
     )
     home = Home(tmp_path / "home")
@@ -232,7 +233,7 @@ def test_numbered_series_that_cross_zero_have_a_page_too(tmp_path, browser):
     keep(home, Made(before, ahead.assign(ds=[58, 59]), "LSTM", "run", "files:y.csv"))
     record = read_record(home).frames["files:y.csv"]
     path = tmp_path / "wave.html"
-    for each in (made, made._replace(record=record)):
+    for each in (made, dataclasses.replace(made, record=record)):
         build_forecasts(each, path)
         browsing.open_page(browser, path, 390)
         browsing.check_drawn(browser, "#one figure")

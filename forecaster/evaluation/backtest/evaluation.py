@@ -180,9 +180,19 @@ class Evaluation:
         return self.summary.model
 
     @property
+    def ids(self) -> list[str]:
+        """The series that have scores."""
+        return [str(name) for name in self.scores["unique_id"].unique()]
+
+    @property
+    def losses(self) -> list[str]:
+        """The scores that compare models: of whole distributions, if any, and of points."""
+        return [name for name in ("crps", "mae") if name in self.scores]
+
+    @property
     def sharpest_score(self) -> str:
         """The score of whole distributions if there are any, else the score of point forecasts."""
-        return "crps" if "crps" in self.scores else "mae"
+        return self.losses[0]
 
     @functools.cached_property
     def summed(self) -> bool:
@@ -194,7 +204,7 @@ class Evaluation:
         """
         if self.summary.of_prices:
             return False
-        for score in dict.fromkeys([self.sharpest_score, "mae"]):
+        for score in self.losses:
             table = self.scores.pivot(index=["unique_id", "horizon"], columns="model", values=score)
             zero = table.eq(0).groupby(level="unique_id").any()
             known = table.notna().groupby(level="unique_id").all()

@@ -80,7 +80,7 @@ def totals(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFra
     """
     groups = _by_horizon(evaluation, score, horizon).groupby(level="unique_id")
     sums = groups.sum().where(groups.count() == groups.size().to_numpy()[:, None])
-    return sums.reindex(evaluation.scores["unique_id"].unique())
+    return sums.reindex(evaluation.ids)
 
 
 def together(
@@ -154,4 +154,4 @@ def _mean(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
     """
     groups = table.replace([np.inf, -np.inf], np.nan).groupby(level="unique_id")
     means = groups.mean().where(groups.count() == groups.size().to_numpy()[:, None])
-    return means.reindex(evaluation.scores["unique_id"].unique())
+    return means.reindex(evaluation.ids)

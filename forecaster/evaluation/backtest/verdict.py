@@ -56,10 +56,11 @@ class Comparison(NamedTuple):
 
     @property
     def rests_on(self) -> str:
-        """The series that the ratio rests on, in words; empty for a mean over all of them."""
+        """The series that the ratio rests on, after a comma; empty for a mean over all of them."""
         if self.summed:
-            return f"summed over {self.compared} series"
-        return "" if self.compared == self.series else f"on {self.compared} of {self.series} series"
+            return f", summed over {self.compared} series"
+        some = self.compared < self.series
+        return f", on {self.compared} of {self.series} series" if some else ""
 
     @property
     def shares(self) -> str:
@@ -260,10 +261,9 @@ def _what_was_forecast(evaluation: Evaluation) -> str:
 def _points_in_words(evaluation: Evaluation, naive: Comparison | None) -> str:
     if naive is None:
         return "Point forecasts cannot be compared with those of 'unchanged'."
-    rests_on = f", {naive.rests_on}" if naive.rests_on else ""
     return (
         f"Point forecasts: {naive.ratio:.3f} times the error of 'unchanged'"
-        f"{rests_on}{_at_the_ends(evaluation, 'mae')}, {naive.shares}."
+        f"{naive.rests_on}{_at_the_ends(evaluation, 'mae')}, {naive.shares}."
     )
 
 
@@ -277,12 +277,12 @@ def _distributions_in_words(
     parts, moved = list[str](), list[float]()
     if naive:
         moved.append(naive.driftless)
-        rests_on = f", {naive.rests_on}" if naive.rests_on else ""
         ends = _at_the_ends(evaluation, "crps")
-        parts.append(f"{naive.ratio:.3f} times that of 'unchanged'{rests_on}{ends}")
+        parts.append(f"{naive.ratio:.3f} times that of 'unchanged'{naive.rests_on}{ends}")
     if rival and other != NAIVE:
         moved.append(rival.driftless)
-        rests_on = f" ({rival.rests_on})" if rival.rests_on and not (naive and rival.summed) else ""
+        some = "" if naive and rival.summed else rival.rests_on.removeprefix(", ")
+        rests_on = f" ({some})" if some else ""
         parts.append(
             f"{rival.ratio:.3f} times that of {other}{rests_on}, the strongest of the others"
         )

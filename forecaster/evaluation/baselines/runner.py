@@ -3,10 +3,11 @@
 import contextlib
 import dataclasses
 import importlib
+import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,12 +62,12 @@ class Baseline:
 
 
 class Result(NamedTuple):
-    """Forecasts (origin, horizon, quantile) of a series, or None where the baseline failed.
+    """Forecasts (origin, horizon, quantile) of a series, NaN where the baseline failed.
 
-    - ``reason``: why forecasts are missing; if only some are, those are NaN
+    - ``reason``: why forecasts are missing, all or some
     """
 
-    forecasts: np.ndarray | None
+    forecasts: np.ndarray
     reason: str = ""
     seconds: float = 0.0
 
@@ -185,17 +186,17 @@ class Runner:
     def _forecasts(self, baseline: Baseline, origins: Origins) -> np.ndarray:
         """Return the quantiles of every entry, (entry, quantile)."""
         out = np.full((len(origins.row), len(self._quantiles)), np.nan)
-        jobs = {int(row): self._job(baseline, origins, row) for row in np.unique(origins.row)}
-        for row, result in throughout(baseline, jobs, self._executor).items():
-            series = origins.panel.ids[row]
+        rows = np.unique(origins.row).tolist()
+        jobs = [self._job(baseline, origins, row) for row in rows]
+        results = throughout(baseline, jobs, self._executor)
+        for row, job, result in zip(rows, jobs, results, strict=True):
             self.seconds[baseline.name] += result.seconds
             if result.reason:
-                self.failed[baseline.name][series] = result.reason
-            if result.forecasts is not None:
-                entries = np.flatnonzero(origins.row == row)
-                steps = origins.step[entries] - origins.histories.first[row]
-                positions = np.searchsorted(jobs[row].origins, steps)
-                out[entries] = result.forecasts[positions, origins.ahead[entries]]
+                self.failed[baseline.name][origins.panel.ids[row]] = result.reason
+            entries = np.flatnonzero(origins.row == row)
+            steps = origins.step[entries] - origins.histories.first[row]
+            positions = np.searchsorted(job.origins, steps)
+            out[entries] = result.forecasts[positions, origins.ahead[entries]]
         return out
 
     def _job(self, baseline: Baseline, origins: Origins, row: int) -> Job:
@@ -253,24 +254,21 @@ def check_torch(config: Config, *, refit: bool | int = False) -> None:
 
 
 def throughout(
-    baseline: Baseline, jobs: Mapping[int, Job], executor: swarm.Executor | None = None
-) -> dict[int, Result]:
-    """Forecast from every origin; NaN where a baseline needs more rows."""
-    pieces = [(row, piece) for row, job in jobs.items() for piece in _pieces(job)]
-    each = [[piece] for _, piece in pieces]
-    parts = [[piece for _, piece in pieces]] if baseline.together else each
+    baseline: Baseline, jobs: Sequence[Job], executor: swarm.Executor | None = None
+) -> list[Result]:
+    """Forecast each series from every origin; NaN where a baseline needs more rows."""
+    pieces = [_pieces(job) for job in jobs]
+    every = list(itertools.chain(*pieces))
+    parts = [every] if baseline.together else [[piece] for piece in every]
     workers = executor if executor is not None and baseline.slow else swarm.Local()
-    results: dict[int, list[Result]] = {}
+    results: list[list[Result]] = [[] for _ in parts]
     done = workers.run(_forecast, baseline, list(enumerate(parts)), per_core=True)
     with contextlib.closing(done):
-        for (number, _), some in done:
-            lost = isinstance(some, swarm.Failed)
-            results[number] = [Result(None, some.reason)] if lost else some
-    made: dict[int, list[Result]] = {row: [] for row in jobs}
-    in_order = [result for number in range(len(parts)) for result in results[number]]
-    for (row, _), result in zip(pieces, in_order, strict=True):
-        made[row].append(result)
-    return {row: _whole(job, made[row]) for row, job in jobs.items()}
+        for (number, part), made in done:
+            lost = isinstance(made, swarm.Failed)
+            results[number] = [_failed(job, made.reason) for job in part] if lost else made
+    in_order = itertools.chain(*results)
+    return [_joined(list(itertools.islice(in_order, len(some)))) for some in pieces]
 
 
 def _pieces(job: Job) -> list[Job]:
@@ -289,17 +287,36 @@ def _pieces(job: Job) -> list[Job]:
     return [first] if before.all() else [first, rest]
 
 
+def _joined(pieces: Sequence[Result]) -> Result:
+    """Return the result of a job from the results of its pieces."""
+    forecasts = np.concatenate([piece.forecasts for piece in pieces])
+    lost = int(np.isnan(forecasts).any((1, 2)).sum())
+    some = f"no forecasts from {lost} of {len(forecasts)} cutoffs" if lost else ""
+    return Result(forecasts, pieces[0].reason or some, sum(piece.seconds for piece in pieces))
+
+
 def _forecast(baseline: Baseline, numbered: tuple[int, list[Job]]) -> list[Result]:
     """Forecast some series; the results of a baseline that fails say why."""
     jobs, began = numbered[1], time.perf_counter()
     try:
         with np.errstate(over="ignore"):
             function = baseline.load()
-            forecasts = function(jobs) if baseline.together else [function(jobs[0])]
+            made = function(jobs) if baseline.together else [function(jobs[0])]
+        results = [
+            Result(_grown(baseline, forecasts, job))
+            if not np.isinf(forecasts).any()
+            else _failed(job, "ValueError: its forecasts are infinite")
+            for forecasts, job in zip(made, jobs, strict=True)
+        ]
     except Exception as error:
-        return [Result(None, reason_of(error), time.perf_counter() - began)] * len(jobs)
-    seconds = (time.perf_counter() - began) / max(1, len(jobs))
-    return [_result(baseline, *one, seconds) for one in zip(forecasts, jobs, strict=True)]
+        results = [_failed(job, reason_of(error)) for job in jobs]
+    seconds = (time.perf_counter() - began) / len(jobs)
+    return [result._replace(seconds=seconds) for result in results]
+
+
+def _failed(job: Job, reason: str) -> Result:
+    """Return the result of a job without any forecast."""
+    return Result(np.full((len(job.origins), job.horizon, len(job.quantiles)), np.nan), reason)
 
 
 def reason_of(error: Exception) -> str:
@@ -307,33 +324,18 @@ def reason_of(error: Exception) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
-def _result(baseline: Baseline, forecasts: np.ndarray, job: Job, seconds: float) -> Result:
-    """Return forecasts (origin, horizon, quantile) with the growth; infinite ones are a failure.
+def _grown(baseline: Baseline, forecasts: np.ndarray, job: Job) -> np.ndarray:
+    """Move forecasts (origin, horizon, quantile) so that their mean grows as the job says.
 
     They are moved in logarithms as a whole: the median grows by half the variance less than the
     mean. The variance is that of a normal distribution with the widest band.
     """
-    if np.isinf(forecasts).any():
-        return Result(None, "ValueError: its forecasts are infinite", seconds)
-    if baseline.premium and not math.isnan(job.growth):
-        order = np.argsort(job.quantiles)
-        low, middle, high = order[[0, len(order) // 2, -1]]
-        ahead, scores = np.arange(1, job.horizon + 1), ndtri(job.quantiles[[low, high]])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            width = np.log(forecasts[..., high] / forecasts[..., low])
-            variance = (width / max(np.diff(scores)[0], 1.0)) ** 2
-            wanted = job.y[job.origins][:, None] * np.exp(job.growth * ahead - variance / 2)
-            forecasts = forecasts * (wanted / forecasts[..., middle])[..., None]
-    return Result(forecasts, seconds=seconds)
-
-
-def _whole(job: Job, results: Sequence[Result]) -> Result:
-    """Return the result of a job from those of its pieces."""
-    if results[0].forecasts is None:
-        return results[0]
-    there = np.concatenate([each.forecasts for each in results if each.forecasts is not None])
-    forecasts = np.full((len(job.origins), *there.shape[1:]), np.nan)
-    forecasts[: len(there)] = there
-    lost = int(np.isnan(forecasts).any((1, 2)).sum())
-    reason = f"no forecasts from {lost} of {len(forecasts)} cutoffs" if lost else ""
-    return Result(forecasts, reason, sum(each.seconds for each in results))
+    if not baseline.premium or math.isnan(job.growth):
+        return forecasts
+    low, middle, high = 0, len(job.quantiles) // 2, -1  # they are ascending
+    ahead, scores = np.arange(1, job.horizon + 1), ndtri(job.quantiles[[low, high]])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.log(forecasts[..., high] / forecasts[..., low])
+        variance = (width / max(np.diff(scores)[0], 1.0)) ** 2
+        wanted = job.y[job.origins][:, None] * np.exp(job.growth * ahead - variance / 2)
+        return forecasts * (wanted / forecasts[..., middle])[..., None]

@@ -24,7 +24,7 @@ class Job(NamedTuple):
     """One series to forecast.
 
     - ``y`` (step,): its values; ``origins``: the steps to forecast from, in order
-    - ``horizon``, ``quantiles``: the number of steps ahead, and the probabilities wanted
+    - ``horizon``: the number of steps ahead; ``quantiles``: the probabilities wanted, ascending
     - ``season``: the number of steps in a season
     - ``growth``: of its mean from one step to the next, as a logarithm; NaN: a baseline's own
     - ``variance`` (step,): of each session, for a baseline that sees ranges

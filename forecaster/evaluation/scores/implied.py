@@ -91,57 +91,45 @@ class Implied(NamedTuple):
         distance = self.values[..., outer] - centre
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.nan_to_num(distance / (self.values[..., inner] - centre), posinf=np.inf)
-        table = _table(round(float(probabilities[outer]), 9), round(float(probabilities[inner]), 9))
-        return _Tail(centre, distance, float(probabilities[outer]), ratio, table)
-
-
-class _Table(NamedTuple):
-    """Student-t distributions by degrees of freedom, ascending in ``ratio``.
-
-    - ``ratio``: the outer over the inner quantile
-    - ``inverse``: one over the degrees of freedom
-    - ``quantile``: the outer one, below zero
-    - ``first``, ``second``: E[u; u > 1] and E[u^2; u > 1] of the side's outcome ``u``, in units of
-      the outer quantile
-    """
-
-    ratio: np.ndarray
-    inverse: np.ndarray
-    quantile: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
+        outermost = round(float(probabilities[outer]), 9)
+        ratios, *columns = _table(outermost, round(float(probabilities[inner]), 9))
+        # Ratios outside the table count as its first or last.
+        found = (np.interp(ratio, ratios, column) for column in columns)
+        return _Tail(centre, distance, float(probabilities[outer]), *found)
 
 
 class _Tail(NamedTuple):
-    """Tails beyond an outer quantile, ``distance`` from the ``centre`` (below zero: lower ones)."""
+    """Tails beyond an outer quantile, ``distance`` from the ``centre`` (below zero: lower ones).
+
+    - ``probability``: of the tail
+    - ``inverse``: one over the degrees of freedom
+    - ``quantile``: the outer one of the Student-t distribution, below zero
+    - ``beyond``, ``beyond_squared``: E[u; u > 1] and E[u^2; u > 1] of the side's outcome ``u``, in
+      units of the outer quantile
+    """
 
     centre: np.ndarray
     distance: np.ndarray
     probability: float
-    ratio: np.ndarray
-    table: _Table
+    inverse: np.ndarray
+    quantile: np.ndarray
+    beyond: np.ndarray
+    beyond_squared: np.ndarray
 
     def first(self) -> np.ndarray:
         """Return E[x; x in the tail]."""
-        return self.centre * self.probability + self.distance * self._at(self.table.first)
+        return self.centre * self.probability + self.distance * self.beyond
 
     def second(self) -> np.ndarray:
         """Return E[x^2; x in the tail]."""
-        mixed = 2 * self.centre * self.distance * self._at(self.table.first)
-        square = self.distance**2 * self._at(self.table.second)
-        return self.centre**2 * self.probability + mixed + square
+        mixed = 2 * self.centre * self.distance * self.beyond
+        return self.centre**2 * self.probability + mixed + self.distance**2 * self.beyond_squared
 
     def log_density(self, outcomes: np.ndarray) -> np.ndarray:
         """Return the logarithm of the density at outcomes in the tail."""
-        dof = 1 / self._at(self.table.inverse)
-        unit = self.distance / self._at(self.table.quantile)
-        constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
+        dof, unit = 1 / self.inverse, self.distance / self.quantile
         scaled = (outcomes - self.centre) / unit
-        return constant - np.log(np.abs(unit)) - (dof + 1) / 2 * np.log1p(scaled**2 / dof)
-
-    def _at(self, column: np.ndarray) -> np.ndarray:
-        """Look up a column of the table; ratios outside it count as its first or last."""
-        return np.interp(self.ratio, self.table.ratio, column)
+        return _log_density(scaled, dof) - np.log(np.abs(unit))
 
 
 def enough(quantiles: ArrayLike) -> bool:
@@ -157,8 +145,11 @@ def enough(quantiles: ArrayLike) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _table(outer: float, inner: float) -> _Table:
-    """Return the table for quantiles of these probabilities, both in the lower tail.
+def _table(outer: float, inner: float) -> tuple[np.ndarray, ...]:
+    """Tabulate Student-t distributions by the ratio of two quantiles, both in the lower tail.
+
+    Returns the ratios of the outer to the inner quantile, ascending, and for each the last four
+    fields of a :class:`_Tail`.
 
     The moments are those of McNeil, Frey & Embrechts (2015), Quantitative Risk Management, section
     2.3, and by integration by parts.
@@ -166,12 +157,17 @@ def _table(outer: float, inner: float) -> _Table:
     inverse = np.linspace(1 / _LIGHTEST, 1 / HEAVIEST, _GRID)
     dof = 1 / inverse
     quantile, ratio = stdtrit(dof, outer), stdtrit(dof, outer) / stdtrit(dof, inner)
-    log_density = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
-    density = np.exp(log_density - (dof + 1) / 2 * np.log1p(quantile**2 / dof))
+    density = np.exp(_log_density(quantile, dof))
     first = -density * (dof + quantile**2) / (dof - 1)
     heavier = stdtr(dof - 2, quantile * np.sqrt((dof - 2) / dof))
     second = dof * ((dof - 1) / (dof - 2) * heavier - outer)
-    return _Table(ratio, inverse, quantile, first / quantile, second / quantile**2)
+    return ratio, inverse, quantile, first / quantile, second / quantile**2
+
+
+def _log_density(x: np.ndarray, dof: np.ndarray) -> np.ndarray:
+    """Return the logarithm of the density of Student-t distributions."""
+    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
+    return constant - (dof + 1) / 2 * np.log1p(x**2 / dof)
 
 
 def _sum(parts: np.ndarray) -> np.ndarray:
