@@ -30,8 +30,8 @@ ROOMS: dict[str, list[str]] = {
         "training", "checkpoints", "execution", "estimators",
     ],
     "series": [
-        "limits", "showing", "calendar", "causal", "panel", "combination", "known", "prices",
-        "features", "findings",
+        "limits", "showing", "calendar", "causal", "parts", "panel", "combination", "known",
+        "prices", "features", "findings",
     ],
     "ingest": [
         "tickers", "store", "tables", "sources", "covariate_files", "frames", "review",

@@ -152,7 +152,7 @@ def test_forecasts_of_a_long_series_take_no_more_than_is_named(counts):
     (components,), blend = fit_components([z], [kind], {}, horizon), Blend((0.5, 0.5), 1.0, 0.5)
     known = Nature(seasons=kind.seasons, components=components, blend=blend, counts=counts)
     tracemalloc.start()
-    for base, _ in combine([z], [known], horizon):
+    for base, *_ in combine([z], [known], horizon):
         if counts:
             count_forecasts(z, base, NO_PRIOR)
     peak = tracemalloc.get_traced_memory()[1]

@@ -9,15 +9,14 @@ itself was made of: nothing is stored, and another date is explained by forecast
 import dataclasses
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
 from forecaster.errors import ForecasterWarning, ModelError
-from forecaster.forecasting.bands.calibration import Calibrated, normal_scores_of
-from forecaster.forecasting.bands.distribution import Distribution
+from forecaster.forecasting.bands.calibration import normal_scores_of
 from forecaster.forecasting.explanation import (
     BAND,
     COMPONENT,
@@ -30,40 +29,15 @@ from forecaster.forecasting.explanation import (
 )
 from forecaster.forecasting.model import Model
 from forecaster.forecasting.predicting.forecast import (
-    Origins,
-    around_drift,
+    Forecast,
     at_origins,
-    calibrated_at,
-    distributions,
+    forecast_at,
     in_parts,
     latest_of,
     price_factor,
 )
 from forecaster.forecasting.predicting.predicting import prepared
-from forecaster.series import (
-    Histories,
-    KnownRows,
-    Nature,
-    Panel,
-    Transformed,
-    blended,
-    component_forecasts,
-    count_forecasts,
-    event_volatility,
-    groups_of,
-    lagged,
-    latest_mean,
-    level_of,
-    next_times,
-    shift,
-    show_time,
-    standardised,
-    times_after_rows,
-    volatility_terms,
-    with_blends,
-)
-
-Parts: TypeAlias = dict[str, Float[np.ndarray, "series origin horizon"]]
+from forecaster.series import CONSTANT, Factors, Panel, Parts, next_times, show_time
 
 _ROWS, _EVERY = 252, 4  # the latest rows that say what is usual, and how many apart
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
@@ -139,8 +113,8 @@ def factors_of(model: Model, panel: Panel, level: float = 80.0) -> pd.DataFrame:
     - ``model``, ``panel``: as :func:`~forecaster.forecasting.prepared` returns them
     - ``level``: of the band, in percent
     """
-    parts = [_of_part(model, *part, level) for part in in_parts(model, panel)]
-    frame = pd.concat(parts, ignore_index=True)
+    made = [_of_part(model, *part, level) for part in in_parts(model, panel)]
+    frame = pd.concat(made, ignore_index=True)
     order = {name: row for row, name in enumerate(panel.ids)}
     by = [frame["unique_id"].map(order), frame["step"]]
     return frame.iloc[np.lexsort([np.arange(len(frame)), by[1], by[0]])].reset_index(drop=True)
@@ -196,36 +170,30 @@ def compared(
     return frame
 
 
-def _of_part(model: Model, panel: Panel, transformed: Transformed, level: float) -> pd.DataFrame:
-    model = model.only(panel.ids)
+def _of_part(model: Model, panel: Panel, steps: int, level: float) -> pd.DataFrame:
+    """Return the rows of some series; ``steps``: of all histories."""
+    model, horizon = model.only(panel.ids), model.config.horizon
+    at = np.maximum(steps - 1 - _steps_back(panel, steps), 0)
+    parts = Parts.at(np.tile(at, (len(panel.ids), 1)))
+    transformed = model.transform.apply(panel, horizon, steps, parts)
     latest = latest_of(model, panel, transformed, 1)
-    back = _steps_back(panel, transformed)
-    past = np.maximum(latest.origins - back, 0)
-    made = [(latest.origins, latest.distribution, latest.calibrated)]
-    if len(back):
-        before = distributions(model.networks, transformed, past, model.growth)
-        known = latest.spread.shape[1]
-        spread = latest.spread[:, np.maximum(known - 1 - back, 0)]
-        before = around_drift(before, model.growth, transformed, past, spread)
-        made.insert(0, (past, before, calibrated_at(model, transformed, past, before, spread)))
-    origins = np.concatenate([at for at, _, _ in made], axis=1)
-    # By origin: median, bounds, and the same without calibration, standardised.
-    bounds = (1 - level / 100) / 2, (1 + level / 100) / 2
-    scores = normal_scores_of([0.5, *bounds])
-    points = np.concatenate([_points(*one[1:], scores) for one in made], axis=2)
-    scale = np.concatenate([one.scale for _, one, _ in made], axis=1)
-    spread = np.concatenate([one.spread for _, _, one in made], axis=1)
-    at = _At(model, panel, transformed, origins, points, scale, spread, scores)
-    band, median = at.band(), at.median()
-    unknown = origins < transformed.first[:, None]
+    made = [_Explained(latest, parts.of(slice(-1, None)), model, level).parts()]
+    if len(at) > 1:
+        past = forecast_at(model, transformed, parts.origins[:, :-1], latest.errors)
+        made.insert(0, _Explained(past, parts.of(slice(-1)), model, level).parts())
+    unknown = parts.origins < transformed.first[:, None]
     unknown[:, -1] = False
-    rows = [
-        _rows(of, name, values, unknown)
-        for of, parts in ((BAND, band), (MEDIAN, median), (FORECAST, at.forecast()))
-        for name, values in parts.items()
-    ]
-    rows += [_rows(COMPONENT, n, made, unknown, weight) for n, made, weight in at.components()]
-    horizon = model.config.horizon
+    factor = price_factor(panel)[:, None, None]
+    rows: list[dict[str, Any]] = []
+    for of, name in made[-1]:
+        values = np.concatenate([part[of, name] for part in made], axis=1)
+        values = values * factor if of == FORECAST else values
+        weight = parts.weights[name][:, -1] if of == COMPONENT else None
+        rows.append(_rows(of, name, values, unknown, weight))
+    if parts.components:
+        before = np.full((len(panel.ids), len(at), horizon), np.nan)
+        before[:, -1] = _a_year_before(model, panel)
+        rows.append(_rows(FORECAST, "a year before", before, unknown))
     ahead = panel.of_times(lambda times: next_times(times, horizon, model.frequency))
     ends = panel.of_times(lambda times: times[-1:])
     keys: dict[str, Any] = {
@@ -239,24 +207,30 @@ def _of_part(model: Model, panel: Panel, transformed: Transformed, level: float)
     return frame[frame["value"].notna()]
 
 
-def _steps_back(panel: Panel, transformed: Transformed) -> Int[np.ndarray, " origin"]:
-    """Return how far back the origins lie that say what is usual: every few rows of a year."""
-    steps, rows = int(transformed.z.shape[1]), _ROWS
+def _steps_back(panel: Panel, steps: int) -> Int[np.ndarray, " origin"]:
+    """Return how far back the origins lie, every few rows of a year to say what is usual; 0: now.
+
+    ``steps``: of the histories
+    """
+    rows = _ROWS
     if panel.times.dtype.kind == "M":
         within = panel.of_times(lambda times: int((times > times[-1] - _YEAR).sum()))
         rows = min(rows, max(within))
     every = _EVERY if rows >= 2 * _EVERY * _EVERY else 1
-    return np.arange(every, min(rows, steps - 1) + 1, every)[::-1]
+    back = np.arange(every, min(rows, steps - 1) + 1, every)
+    return np.append(back[::-1], 0)
 
 
-def _points(
-    made: Distribution, calibrated: Calibrated, scores: np.ndarray
-) -> Float[np.ndarray, "point series origin horizon"]:
-    """Return median and bounds as they are forecast, then as without calibration."""
-    usual = scores[:, None, None, None]
-    plain = Distribution(made.location, made.scale, made.dof)  # also of counts
-    each = (plain.quantiles(np.broadcast_to(one, made.shape)) for one in usual)
-    return np.stack([*map(made.quantiles, calibrated.scores(usual)), *each])
+def _a_year_before(model: Model, panel: Panel) -> Float[np.ndarray, "series horizon"]:
+    """Return the values a year, or 52 weeks, before the times that are forecast from now."""
+    out = np.full((len(panel.ids), model.config.horizon), np.nan)
+    for row, (values, times) in enumerate(panel.rows()):
+        if times.dtype.kind == "M" and len(times):
+            ahead = pd.DatetimeIndex(next_times(times, model.config.horizon, model.frequency))
+            monthly = ahead[0] - times[-1] > pd.Timedelta(days=20)
+            back = pd.DateOffset(years=1) if monthly else pd.Timedelta(days=364)
+            out[row] = pd.Series(values, index=times).reindex(ahead - back).to_numpy()
+    return out
 
 
 def _rows(
@@ -287,246 +261,113 @@ def _ratio(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         return np.where(other == 0, 1.0, one / other)
 
 
-@dataclasses.dataclass
-class _At:
-    """Forecasts of series at some origins, and what they are made of.
+class _Explained:
+    """A forecast, and the names of what it is made of.
 
-    - ``points``: from :func:`_points`
-    - ``scale``, ``spread``: of the distributions, and of past scores
-    - ``scores``: the normal scores of median and bounds
+    - ``made``: the forecast
+    - ``parts``: what its base and unit are made of, at the same origins
+    - ``level``: of the band
     """
 
-    model: Model
-    panel: Panel
-    transformed: Transformed
-    origins: Origins
-    points: np.ndarray
-    scale: np.ndarray
-    spread: np.ndarray
-    scores: np.ndarray
+    def __init__(self, made: Forecast, parts: Parts, model: Model, level: float) -> None:
+        self._made, self._parts, self._model = made, parts, model
+        self._transformed, distribution = made.transformed, made.distribution
+        self._logarithmic = self._transformed.logarithmic[:, None, None]
+        self._counted = self._transformed.counted[:, None, None]
+        self._ahead = np.arange(1, model.config.horizon + 1)
+        # As forecast, standardised and in units; then as without past errors, also of counts.
+        shares = 0.5, (1 - level / 100) / 2, (1 + level / 100) / 2
+        self._points = [*made.quantiles(shares)]
+        self._middle, self._low, self._high = map(made.in_units, self._points)
+        plain = dataclasses.replace(distribution, counts=None)
+        scores = normal_scores_of(shares)
+        self._usual = scores[2] - scores[1]
+        self._plain = [plain.quantiles(np.broadcast_to(one, plain.shape)) for one in scores]
 
-    def __post_init__(self) -> None:
-        made, origins = self.transformed, self.origins
-        self._base, self._unit = (at_origins(part, origins) for part in (made.base, made.scale))
-        self._middle, self._low, self._high = (
-            made.invert(self._base + self._unit * point) for point in self.points[:3]
-        )
-        self._logarithmic = made.logarithmic[:, None, None]
-        self._counted = made.counted[:, None, None]
-        self._ahead = np.arange(1, self.model.config.horizon + 1)
-        self._blends = _Blends.of(self) if self.model.transform.name == "combined" else None
+    def parts(self) -> dict[tuple[str, str], Float[np.ndarray, "series origin horizon"]]:
+        """Return all parts by what they are of, and by name."""
+        every = {
+            BAND: self._band(),
+            MEDIAN: self._median(),
+            FORECAST: self._forecast(),
+            COMPONENT: self._parts.components,
+        }
+        return {(of, name): each for of, own in every.items() for name, each in own.items()}
 
-    def forecast(self) -> Parts:
-        """Return the latest value, the median and the bounds, in quoted units."""
-        factor = price_factor(self.panel)[:, None, None]
-        z = np.take_along_axis(self.transformed.z, self.origins, axis=1)[:, :, None]
-        latest = self.transformed.invert(np.broadcast_to(z, self._base.shape))
+    def _forecast(self) -> Factors:
+        """Return the latest value, the median and the bounds; of counts also the moments."""
+        made = self._made
+        z = np.take_along_axis(self._transformed.z, made.origins, axis=1)[:, :, None]
+        latest = self._transformed.invert(np.broadcast_to(z, made.base.shape))
         named = {"latest": latest, "low": self._low, "median": self._middle, "high": self._high}
         if self._counted.any():
-            mean, deviation = self._base + self._unit * self.points[3], self._unit * self.scale
+            mean = made.base + made.unit * self._plain[0]
             named["mean"] = np.where(self._counted, mean, np.nan)
+            deviation = made.unit * made.distribution.scale
             named["deviation"] = np.where(self._counted, deviation, np.nan)
-        if self._blends is not None:
-            named["a year before"] = self._a_year_before()
-        return {name: values * factor for name, values in named.items()}
+        return named
 
-    def _a_year_before(self) -> np.ndarray:
-        """Return the values a year, or 52 weeks, before the times that are forecast from now."""
-        out, panel = np.full(self._base.shape, np.nan), self.panel
-        for row, (values, times) in enumerate(panel.rows()):
-            if times.dtype.kind == "M" and len(times):
-                ahead = pd.DatetimeIndex(next_times(times, len(self._ahead), self.model.frequency))
-                monthly = ahead[0] - times[-1] > pd.Timedelta(days=20)
-                back = pd.DateOffset(years=1) if monthly else pd.Timedelta(days=364)
-                out[row, -1] = pd.Series(values, index=times).reindex(ahead - back).to_numpy()
-        return out
-
-    def band(self) -> Parts:
+    def _band(self) -> Factors:
         """Return the factors of the width, and their product."""
-        _, low, high, _, plain_low, plain_high = self.points
         known, total = self._logarithmic, self._high - self._low
         with np.errstate(divide="ignore", invalid="ignore"):
             total = np.where(known, np.log(self._high) - np.log(self._low), total)
-        usual = self.scores[2] - self.scores[1]
-        plain = np.where(self._counted, usual * self.scale, plain_high - plain_low)
-        wide = np.where(self._counted, self.spread * plain, high - low)
+        scale = self._made.distribution.scale
+        plain = np.where(self._counted, self._usual * scale, self._plain[2] - self._plain[1])
+        spread = self._made.calibrated.spread
+        wide = np.where(self._counted, spread * plain, self._points[2] - self._points[1])
         parts = self._width() | {
             "spread of past errors": _ratio(wide, plain),
-            "level and step": _ratio(plain, self.scale),
+            "level and step": _ratio(plain, scale),
         }
         if not known.all():
-            limit = np.where(known, np.nan, _ratio(total, self._unit * wide))
+            limit = np.where(known, np.nan, _ratio(total, self._made.unit * wide))
             parts["whole numbers"] = np.where(self._counted, limit, np.nan)
             parts["not below zero"] = np.where(self._counted, np.nan, limit)
-        if "constant" in parts:
-            parts["level and step"] = parts["level and step"] * parts.pop("constant")
+        if CONSTANT in parts:
+            parts["level and step"] = parts["level and step"] * parts.pop(CONSTANT)
         return {TOTAL: total, **parts}
 
-    def _width(self) -> Parts:
-        """Return the factors of the unit times the scale."""
-        if self._blends is not None:
-            return {**self._blends.unit, "networks": self.scale}
-        if self.model.transform.name == "log_return":
-            return self._width_of_prices()
-        root = np.broadcast_to(np.sqrt(self._ahead), self._unit.shape)
-        return {"own volatility": self._unit / root, "networks": self.scale, "constant": root}
+    def _width(self) -> Factors:
+        """Return the factors of the unit times the scale, of prices in groups of terms."""
+        scale, parts = self._made.distribution.scale, self._parts
+        if parts.components:
+            return {**parts.scale, "networks": scale}
+        root = np.broadcast_to(np.sqrt(self._ahead), scale.shape)
+        own = self._made.unit / (parts.scale.get("events", 1.0) * root)
+        factors = {**parts.scale, "own volatility": own, CONSTANT: root}
+        if (common := self._transformed.common) is None:
+            return {**factors, "networks": scale}
+        common = at_origins(common, self._made.origins)
+        known = np.isfinite(common)
+        weights = np.where(known[..., None], self._transformed.scale_weights, [0.0, 1.0, 0.0])
+        constant, _, weight = np.moveaxis(weights, -1, 0)
+        # The linear model takes the place of a part of the series' own volatility and its root.
+        logs = {name: np.log(factors[name]) * (1 - weight) for name in ("own volatility", CONSTANT)}
+        for name, term in parts.common.items():
+            logs[name] = logs.get(name, 0.0) + weight * term
+        logs[CONSTANT] = logs[CONSTANT] + constant
+        logs["networks"] = np.log(scale) - constant - weight * np.where(known, common, 0.0)
+        return factors | {name: np.exp(value) for name, value in logs.items()}
 
-    def _width_of_prices(self) -> Parts:
-        """Return the factors of the width of prices, whose logarithms add up in groups of terms."""
-        transform, made, origins = self.model.transform, self.transformed, self.origins
-        panel, shared = transform.seen(self.panel), transform.learned
-        logs: Parts = {}
-        widened: np.ndarray | float = 1.0
-        if shared.events and panel.future is not None:
-            horizon = len(self._ahead)
-            _, events = event_volatility(shared.events, panel, made.positions, horizon)
-            widened = at_origins(events, origins)
-            logs["events"] = np.log(widened)
-        root = np.log(self._ahead) / 2
-        own = np.log(self._unit / widened) - root
-        logs |= {"own volatility": own, "constant": np.broadcast_to(root, own.shape)}
-        scale = np.log(self.scale)
-        model = shared.common_volatility
-        if model is not None and made.common is not None:
-            common = at_origins(made.common, origins)
-            known = np.isfinite(common)
-            weighted = np.where(known[..., None], made.scale_weights, [0.0, 1.0, 0.0])
-            constant, _, weight = np.moveaxis(weighted, -1, 0)
-            weights = np.array(model.weights)
-            histories = Histories.of(panel, int(made.z.shape[1]))
-            market = panel.market if model.market else None
-            with np.errstate(all="ignore"):
-                change = made.z - shift(made.z, 1)
-                level, terms = volatility_terms(panel, histories, change, market)
-                level, usual = level[..., None], np.log(shared.volatility or 0.02)
-                logs["own volatility"] = (1 - weight) * own + weight * at_origins(level, origins)
-                logs["constant"] = logs["constant"] + constant + weight * weights[:, 0]
-                groups = groups_of(len(model.market))
-                for number, (raw, (group, relative)) in enumerate(zip(terms, groups, strict=True)):
-                    centre, spread = model.centre[number], model.spread[number]
-                    slope = weight * weights[:, 1 + number]
-                    value = at_origins(standardised(raw, centre, spread)[..., None], origins)
-                    theirs = value
-                    if relative:  # the market by itself, without the series' own volatility
-                        absolute = np.nan_to_num((raw + level[..., 0] - usual - centre) / spread)
-                        theirs = at_origins(absolute[..., None], origins)
-                        logs["own volatility"] = logs["own volatility"] + slope * (value - theirs)
-                    logs[group] = logs.get(group, 0.0) + slope * theirs
-            scale = scale - constant - weight * np.where(known, common, 0.0)
-        logs["networks"] = scale
-        return {name: np.exp(value) for name, value in logs.items()}
-
-    def median(self) -> Parts:
+    def _median(self) -> Factors:
         """Return the terms of the median, and their sum."""
-        moved = self._unit * self.points[0]
-        if self.model.transform.name == "log_return":
+        made, where, counted = self._made, self._logarithmic, self._counted
+        moved = made.unit * self._points[0]
+        if self._model.transform.name == "log_return":
             terms = {"networks": moved}
-            if np.isfinite(growth := self.model.only(self.panel.ids).growth).all():
+            if np.isfinite(growth := self._model.growth).all():
                 mean = np.broadcast_to(growth[:, None, None] * self._ahead, moved.shape)
                 terms = {"premium": mean, "half the variance": moved - mean}
-            z = np.take_along_axis(self.transformed.z, self.origins, axis=1)[:, :, None]
-            return {TOTAL: np.log(self._middle) - z, **terms}
-        where = self._logarithmic
+            return {TOTAL: np.log(self._middle) - made.base, **terms}
         with np.errstate(divide="ignore", invalid="ignore"):
-            total = np.where(where, np.log(self._middle) - self._base, self._middle)
-        if self._blends is not None:
-            moved = np.where(self._counted, self._unit * self.points[3], moved)  # of the mean
-            terms = self._blends.base
-        else:
-            terms = {"latest value": np.where(where, np.nan, self._base)}
-        limit = np.where(where, np.nan, self._middle - (self._base + moved))
-        counted = self._counted
+            total = np.where(where, np.log(self._middle) - made.base, self._middle)
+        moved = np.where(counted, made.unit * self._plain[0], moved)  # of the mean
+        limit = np.where(where, np.nan, self._middle - (made.base + moved))
         return {
             TOTAL: total,
-            **terms,
+            **(self._parts.base or {"latest value": np.where(where, np.nan, made.base)}),
             "networks": moved,
             "whole numbers": np.where(counted, limit, np.nan),
             "not below zero": np.where(counted, np.nan, limit),
         }
-
-    def components(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Yield name, forecasts and weights of each component of a blend."""
-        named = {} if self._blends is None else self._blends.named
-        for name, (forecasts, weights) in named.items():
-            yield name, forecasts, weights
-
-
-@dataclasses.dataclass
-class _Blends:
-    """What the blends of series are made of, each array (series, origin, horizon).
-
-    - ``names``: by component, its forecasts, and the weights of those of now
-    """
-
-    unit: Parts
-    base: Parts
-    named: dict[str, tuple[np.ndarray, np.ndarray]]
-
-    @staticmethod
-    def of(at: _At) -> "_Blends":
-        """Find them as the transform does, with the components by themselves."""
-        transform: Any = at.model.transform
-        made, origins = at.transformed, at.origins
-        panel = transform.seen(at.panel)
-        natures = {name: transform.natures.get(name, Nature()) for name in panel.ids}
-        every = KnownRows(panel, natures, transform.covariates)
-        calendar = every._replace(
-            natures={n: dataclasses.replace(one, responses=()) for n, one in natures.items()}
-        )
-        filled, blending = every.filled(), transform.learned.blending
-        rows = [row for row, _ in filled]
-        known = with_blends(rows, [*natures.values()], blending)
-        horizon = at.model.config.horizon
-        shape = *origins.shape, horizon
-        terms = "latest season", "trend and smoothing", "running mean", "calendar", "covariates"
-        base = {name: np.zeros(shape) for name in terms}
-        unit = {name: np.ones(shape) for name in ("level", "usual error", "known effects")}
-        named: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        first = (made.positions < 0).sum(1)
-        for number, forecasts in component_forecasts(rows, known, horizon, [0] * len(rows)):
-            name, row, one = panel.ids[number], rows[number], known[number]
-            assert one.blend is not None
-            place = np.maximum(origins[number] - first[number], 0)
-            step, scale = filled[number][1][place], one.unit
-            middle, width = blended(row, forecasts, one.seasons, horizon, one.blend)
-            mean = middle
-            if one.counts:
-                mean, width = count_forecasts(row, middle, blending.counts)
-            elif one.nonnegative or one.logarithmic:
-                mean = middle = np.maximum(middle, 0.0)
-            # A level and a season apart from it would change against each other with each new row.
-            season = one.seasons[0] if one.seasons else 1
-            lately = lagged(row, season, horizon)[step]
-            lately = np.where(np.isnan(lately), latest_mean(row, season)[step][:, None], lately)
-            own = {
-                "latest season": lately,
-                "trend and smoothing": middle[step] - lately,
-                "running mean": mean[step] - middle[step],
-            }
-            for part, values in own.items():
-                base[part][number] = values * scale
-            size = np.sqrt(mean[step]) if one.counts else level_of(row, one.seasons)[step][:, None]
-            unit["level"][number] = size * scale
-            unit["usual error"][number] = width[step] / size
-            times = panel.times[made.positions[number, first[number] :]]
-            if one.effects or one.responses:
-                ahead = times_after_rows(times, horizon, panel.frequency)[place]
-                effects, dates = (their.effects_at(name, ahead) for their in (every, calendar))
-                whole = mean[step] * scale if one.multiplies else 1.0
-                base["calendar"][number] = whole * (dates - (1.0 if one.multiplies else 0.0))
-                base["covariates"][number] = whole * (effects - dates)
-                if one.multiplies:
-                    unit["known effects"][number] = np.sqrt(effects) if one.counts else effects
-            weights = np.array(one.blend.weights)[:, None]
-            now = np.isfinite([each[step[-1]] for each in forecasts]) * weights
-            with np.errstate(divide="ignore", invalid="ignore"):
-                now = now / now.sum(0)
-            names = one.components.kind.names
-            for component, each, weight in zip(names, forecasts, now, strict=True):
-                if component not in named:
-                    named[component] = np.full(shape, np.nan), np.full((shape[0], horizon), np.nan)
-                for into, values in zip(
-                    named[component], (each[step] * scale, weight), strict=True
-                ):
-                    into[number] = values
-        return _Blends(unit, base, named)

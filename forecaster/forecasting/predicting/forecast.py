@@ -8,12 +8,13 @@
 3. Its location becomes that at which the mean of a price grows by the premium, or it becomes a
    distribution of counts (:func:`around_drift`).
 4. Past outcomes say how far its scores must be spread and, without networks, how heavy its tails
-   are (:func:`latest_of`): the only thing between a distribution and its bands.
-5. Quantiles, and the base and the scale, lead back into units (:func:`forecast_latest`), and
-   become a frame (:func:`forecast_frame`).
+   are (:func:`forecast_at`): the only thing between a distribution and its bands.
+5. Quantiles, and the base and the scale, lead back into units (:class:`Forecast`), and become a
+   frame (:func:`forecast_frame`).
 
 The file reads from top to bottom: each function uses only those above it. Steps 1 to 3 together are
-:func:`distributions`, which a fit also takes for the rows that it holds back.
+:func:`distributions`, which a fit also takes for the rows that it holds back. A :class:`Forecast`
+keeps what it is made of, so that ``explaining.py`` only has to name it.
 """
 
 import dataclasses
@@ -235,50 +236,95 @@ def _with_recent(
     return joined
 
 
-class Latest(NamedTuple):
-    """The distributions forecast at the latest steps, and how they are calibrated.
+class Errors(NamedTuple):
+    """Past errors of series, in order of time from the validation span until now, the last origin.
 
-    - ``origins``: the steps
-    - ``distribution``: the distributions forecast at them, in standardised units
-    - ``calibrated``: what past outcomes say of them
-    - ``scores``: normal scores of the outcomes from the validation span until now, in order of
-      time, NaN where unknown; the last origin is "now"
+    - ``scores``: normal scores of the outcomes; NaN where unknown
     - ``spread``: of the scores, as known at each origin
     """
 
-    origins: Origins
-    distribution: Distribution
-    calibrated: Calibrated
     scores: ByHorizon
     spread: ByHorizon
 
 
-def calibrated_at(
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """Forecasts made at some steps, and every quantity that moves them.
+
+    - ``transformed``, ``origins``: the histories, and the steps
+    - ``base``, ``unit``: a standardised value x stands for ``base + unit * x``, before
+      :meth:`Transformed.invert`
+    - ``distribution``: standardised; of the components together, around the drift of prices
+    - ``calibrated``: by how much past errors spread it
+    - ``errors``: these past errors
+    """
+
+    transformed: Transformed
+    origins: Origins
+    base: ByHorizon
+    unit: ByHorizon
+    distribution: Distribution
+    calibrated: Calibrated
+    errors: Errors
+
+    def in_units(self, standardised: ByHorizon) -> ByHorizon:
+        """Return standardised values in the series' own units."""
+        return self.transformed.invert(self.base + self.unit * standardised)
+
+    def quantiles(self, shares: Sequence[float]) -> Iterator[ByHorizon]:
+        """Yield the standardised quantiles of these probabilities."""
+        usual = normal_scores_of(shares)[:, None, None, None]
+        return map(self.distribution.quantiles, self.calibrated.scores(usual))
+
+    def at_most(self, z: np.ndarray) -> ByHorizon:
+        """Return the probability of a value or a lower one; ``z``: before the way into units."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sure = np.where(z < self.base, -np.inf, np.inf)
+            far = np.where(self.unit == 0, sure, (z - self.base) / self.unit)
+        return self.calibrated.probability_below(-ndtri(self.distribution.probability_above(far)))
+
+
+def forecast_at(
     model: Model,
     transformed: Transformed,
     origins: Origins,
-    made: Distribution,
-    spread: ByHorizon,
-) -> Calibrated:
-    """Return how the distributions ``made`` at some origins are calibrated.
+    errors: Errors,
+    made: Distribution | None = None,
+) -> Forecast:
+    """Return the forecasts that were made at some steps, with the errors that were known then.
 
-    ``model``: of the series of ``transformed``; ``spread``: of past scores, as known at the origins
+    - ``model``: of the series of ``transformed``
+    - ``made``: the distributions at these steps, if they are known
     """
+    if made is None:
+        made = distributions(model.networks, transformed, origins, model.growth)
+    base, unit = (at_origins(part, origins) for part in (transformed.base, transformed.scale))
+    behind = transformed.z.shape[1] - errors.spread.shape[1]  # steps before the first error
+    spread = at_origins(errors.spread, np.maximum(origins - behind, 0))
+    made = around_drift(made, model.growth, transformed, origins, spread)
     # Distributions of counts have no heavy tails.
     tailed = ~model.networks.networked & ~transformed.counted
     reach = np.full((2, *made.shape), np.nan)
     if tailed.any():
         # A score from calm times stands for a much larger error now, perhaps for one never seen.
-        unit = at_origins(transformed.scale, origins)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             far = at_origins(transformed.largest_errors(), origins) / unit
             far[unit == 0] = np.nan  # what is sure has no score
             reach = np.stack([made.scores(-far), made.scores(far)])
-    return Calibrated(spread, reach, model.widths.tails, tailed)
+    calibrated = Calibrated(spread, reach, model.widths.tails, tailed)
+    return Forecast(transformed, origins, base, unit, made, calibrated, errors)
 
 
-def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) -> Latest:
-    """Forecast at the ``count`` latest steps; arguments as of :func:`forecast_latest`."""
+def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) -> Forecast:
+    """Return the forecasts made at the ``count`` latest steps.
+
+    A forecast uses only what was known at its step, both for the inputs of networks and for the
+    outcomes that calibrate the bands, which include those since the fit.
+
+    - ``model``: has networks for every series of the panel
+    - ``panel``: as :func:`match_panel` returns it
+    - ``transformed``: the panel under the model's transform
+    """
     model = model.only(panel.ids)
     steps, horizon = transformed.z.shape[1], model.config.horizon
     times = panel.times[np.maximum(transformed.positions, 0)]
@@ -292,13 +338,10 @@ def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) 
     outcomes = at_origins(transformed.targets(), origins)
     made = distributions(model.networks, transformed, origins, model.growth)
     scores = _with_recent(model.normal_scores, made.scores(outcomes), since + horizon)
-    networked = model.networks.networked
-    prior = np.where(networked[:, None], model.widths.networks, model.widths.without)
-    spread = spread_at_origins(scores, prior)
-    origins, made, now = origins[:, -count:], made.at(slice(-count, None)), spread[:, -count:]
-    made = around_drift(made, model.growth, transformed, origins, now)
-    calibrated = calibrated_at(model, transformed, origins, made, now)
-    return Latest(origins, made, calibrated, scores, spread)
+    prior = np.where(model.networks.networked[:, None], model.widths.networks, model.widths.without)
+    errors = Errors(scores, spread_at_origins(scores, prior))
+    latest = slice(-count, None)
+    return forecast_at(model, transformed, origins[:, latest], errors, made.at(latest))
 
 
 def forecast_latest(
@@ -312,41 +355,23 @@ def forecast_latest(
 ) -> dict[str, ByHorizon]:
     """Return forecasts made at the latest ``count`` steps, by column, (series, count, horizon).
 
-    A forecast uses only what was known at its step, both for the inputs of networks and for the
-    outcomes that calibrate the bands, which include those since the fit.
-
-    - ``model``: has networks for every series of the panel
-    - ``panel``: as :func:`match_panel` returns it
-    - ``transformed``: the panel under the model's transform
-    - ``count``: the number of latest steps
+    - the arguments before the levels: as of :func:`latest_of`
     - ``level``: levels of the bands, in percent, sorted
     - ``quantiles``: further probabilities, each with a column of its own
     - ``outcomes`` (series, count, horizon): NaN where unknown; if given, the probabilities of less
       and of at most as much are in :func:`.around_columns`, but only of counts: others are NaN
     """
-    latest = latest_of(model, panel, transformed, count)
-    origins, distribution, calibrated = latest.origins, latest.distribution, latest.calibrated
-    base, unit = (at_origins(part, origins) for part in (transformed.base, transformed.scale))
+    made = latest_of(model, panel, transformed, count)
     name = model.config.column
     shares = shares_of(name, level, quantiles)
-    scores = calibrated.scores(normal_scores_of([*shares.values()])[:, None, None, None])
-
-    def at_most(z: np.ndarray) -> ByHorizon:
-        """Return the probability of a value or a lower one."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            far = np.where(unit == 0, np.where(z < base, -np.inf, np.inf), (z - base) / unit)
-        return calibrated.probability_below(-ndtri(distribution.probability_above(far)))
-
-    columns = {
-        column: transformed.invert(base + unit * distribution.quantiles(score))
-        for column, score in zip(shares, scores, strict=True)
-    }
+    found = map(made.in_units, made.quantiles([*shares.values()]))
+    columns = dict(zip(shares, found, strict=True))
     if outcomes is not None:
         counts = np.where(transformed.counted[:, None, None], outcomes, np.nan)
         around = np.ceil(counts) - 1, counts
-        columns |= dict(zip(around_columns(name), map(at_most, around), strict=True))
-    now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
-    return columns | {RISE: 1 - at_most(now)}
+        columns |= dict(zip(around_columns(name), map(made.at_most, around), strict=True))
+    now = np.take_along_axis(transformed.z, made.origins, axis=1)[:, :, None]
+    return columns | {RISE: 1 - made.at_most(now)}
 
 
 def price_factor(panel: Panel) -> Float[np.ndarray, " series"]:
@@ -386,15 +411,18 @@ def finite_rows(
     return panel.only([name for name in panel.ids if name not in wrong]), finite
 
 
-def in_parts(model: Model, panel: Panel) -> Iterator[tuple[Panel, Transformed]]:
-    """Yield parts of a panel, few enough series to be forecast at the same time, transformed."""
+def in_parts(model: Model, panel: Panel) -> Iterator[tuple[Panel, int]]:
+    """Yield parts of a panel, few enough series to be forecast at the same time.
+
+    Each with the steps of all histories, see :meth:`Transform.apply`.
+    """
     steps = int(panel.mask.sum(1).max())
     # The combination computes series that are alike together: parts would change their last bits.
     whole = model.transform.name == "combined"
     count = 1 if whole else -(-len(panel.ids) * steps // _STEPS_AT_ONCE)
     for names in np.array_split(np.array(panel.ids, object), min(count, len(panel.ids))):
         some = panel if count == 1 else panel.only(names.tolist())
-        yield some, model.transform.apply(some, model.config.horizon, steps)
+        yield some, steps
 
 
 def forecast_frame(
@@ -404,8 +432,10 @@ def forecast_frame(
     level, quantiles = check_levels(level), check_quantiles(quantiles)
     horizon = model.config.horizon
     parts = [
-        forecast_latest(model, some, transformed, 1, level, quantiles)
-        for some, transformed in in_parts(model, panel)
+        forecast_latest(
+            model, some, model.transform.apply(some, horizon, steps), 1, level, quantiles
+        )
+        for some, steps in in_parts(model, panel)
     ]
     forecast = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     panel, finite = finite_rows(panel, forecast)

@@ -95,8 +95,9 @@ def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths
     transformed = model.transform.apply(panel, horizon)
     latest = latest_of(model, panel, transformed, 1)
     memory = model.config.longest_validation + horizon
-    rows = min(memory, latest.spread.shape[1], transformed.positions.shape[1])
-    units, positions = (latest.scores / latest.spread)[:, -rows:], transformed.positions[:, -rows:]
+    scores, spread = latest.errors
+    rows = min(memory, spread.shape[1], transformed.positions.shape[1])
+    units, positions = (scores / spread)[:, -rows:], transformed.positions[:, -rows:]
     closed = (transformed.scale[:, -1] == 0)[:, None]
     units = np.where(closed, 0.0, units)  # steps without an error need no past one
     if not model.transform.takes_any:
@@ -110,8 +111,7 @@ def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths
         )
     usual = _draw(units, positions, n_paths, np.random.default_rng(seed))
     standardised = _values(latest.distribution, latest.calibrated.scores(usual))
-    base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
-    paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
+    paths = latest.in_units(standardised)  # (series, path, horizon)
     panel, finite = finite_rows(panel, {model.config.column: paths})
     paths = paths[finite] * price_factor(panel)[:, None, None]
     times = np.stack(panel.of_times(lambda times: next_times(times, horizon, model.frequency)))

@@ -8,6 +8,7 @@ zero there.
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -27,16 +28,29 @@ _RARELY, _SOMETIMES = 0.05, 0.25  # shares of closed and of open phases that cha
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
 
 
+class Combined(NamedTuple):
+    """The blend of one series at each step.
+
+    - ``base``: what is forecast
+    - ``scale``: the usual size of its errors
+    - ``components``: what each component forecasts, where it is kept
+    """
+
+    base: Ahead
+    scale: Ahead
+    components: Sequence[Ahead]
+
+
 def combine(
-    rows: Sequence[Row], known: Sequence[Nature], horizon: int
-) -> Iterator[tuple[Ahead, Ahead]]:
-    """Yield the blend of each series at each step, and the usual size of its errors."""
+    rows: Sequence[Row], known: Sequence[Nature], horizon: int, *, keep: bool = False
+) -> Iterator[Combined]:
+    """Yield the blend of each series; ``keep``: whether with its components."""
     for number, made in component_forecasts(rows, known, horizon, [0] * len(rows)):
         one = known[number]
         assert one.blend is not None
         both = blended(rows[number], made, one.seasons, horizon, one.blend)
-        del made  # what is blended goes
-        yield both
+        made = made if keep else ()  # what is blended goes
+        yield Combined(*both, made)
 
 
 def component_forecasts(

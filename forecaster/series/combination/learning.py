@@ -180,7 +180,7 @@ def learn(
     firsts = [row[: max(len(row) // 2, 1)] for row in wholes]
     of = [kinds[number] for number in counted]
     its = with_blends(wholes, fitted(firsts, its, of, early.items(), horizon), made)
-    bases = [base for base, _ in combine(wholes, its, horizon)]
+    bases = [one.base for one in combine(wholes, its, horizon)]
     return made._replace(counts=learn_counts(wholes, bases))
 
 

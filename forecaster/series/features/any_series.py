@@ -22,6 +22,7 @@ from forecaster.series.causal import change_features, decayed_mean, shift, shrun
 from forecaster.series.combination.blend import FEATURES, combine, features_of
 from forecaster.series.combination.components import Name, Seasons
 from forecaster.series.combination.counts import count_forecasts
+from forecaster.series.combination.kept import KeptBlend
 from forecaster.series.combination.learning import (
     NOTHING,
     Blending,
@@ -52,6 +53,7 @@ from forecaster.series.known.known_rows import (
 from forecaster.series.limits import CLASSICAL
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
+from forecaster.series.parts import Parts
 
 _LARGEST = 1e150  # largest value; its square does not overflow
 _FARTHEST = 80  # orders of magnitude between two values of which only the ratio counts
@@ -256,11 +258,13 @@ class AnySeries(Transform):
             far[relative] = range_so_far > _FARTHEST
         return far
 
-    def applied(self, panel: Panel, histories: Histories, horizon: int) -> Transformed:
+    def applied(
+        self, panel: Panel, histories: Histories, horizon: int, parts: Parts | None = None
+    ) -> Transformed:
         """Transform histories; see :meth:`apply`."""
         z = histories.channel(panel.target)
         if self.name == "combined":
-            return self._combined(panel, histories, z, horizon)
+            return self._combined(panel, histories, z, horizon, parts)
         logarithmic = self.logarithmic(panel.ids)
         z = np.where(logarithmic[:, None], np.log(np.where(z > 0, z, np.nan)), z)
         change = z - shift(z, 1)
@@ -276,7 +280,12 @@ class AnySeries(Transform):
         return dataclasses.replace(made, least=self._least(panel.ids))
 
     def _combined(
-        self, panel: Panel, histories: Histories, z: np.ndarray, horizon: int
+        self,
+        panel: Panel,
+        histories: Histories,
+        z: np.ndarray,
+        horizon: int,
+        parts: Parts | None,
     ) -> Transformed:
         """Transform histories of values ``z`` whose base is the blend of components."""
         series, steps = z.shape
@@ -286,18 +295,22 @@ class AnySeries(Transform):
         filled = every.filled()
         rows = [row for row, _ in filled]
         natures = with_blends(rows, list(every.natures.values()), self.learned.blending)
-        for row, made in enumerate(combine(rows, natures, horizon)):
-            nature, (middle, width) = natures[row], made
+        for row, made in enumerate(combine(rows, natures, horizon, keep=parts is not None)):
+            nature, middle, width = natures[row], made.base, made.scale
             if nature.counts:  # mean and deviation
                 middle, width = count_forecasts(rows[row], middle, self.learned.blending.counts)
             elif nature.nonnegative or nature.logarithmic:
                 middle = np.maximum(middle, 0.0)
+            if parts is not None:
+                at = np.maximum(parts.origins[row] - histories.first[row], 0)
+                its = KeptBlend(parts, row, rows[row], nature, filled[row][1][at])
+                its.keep(made, middle, width)
             own = middle, width, features_of(rows[row], nature.seasons, middle, width)
             for whole, part in zip((base, scale, features), own, strict=True):
                 whole[row, histories.first[row] :] = part[filled[row][1]]
         unit = np.array([nature.unit for nature in natures])[:, None, None]
         base, scale = base * unit, scale * unit
-        add_effects_ahead(every, histories, base, scale)
+        add_effects_ahead(every, histories, base, scale, parts)
         first = histories.first + max(FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
             features=stacked(np.moveaxis(features, -1, 0)),

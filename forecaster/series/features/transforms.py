@@ -32,6 +32,7 @@ from forecaster.series.features.transformed import Transformed, stacked
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
+from forecaster.series.parts import Parts
 from forecaster.series.prices.common_volatility import CommonVolatility
 from forecaster.series.prices.events import Factor, event_factors, event_volatility
 from forecaster.series.prices.features import (
@@ -234,16 +235,19 @@ class Transform:
         before = np.arange(len(panel.times)) < end[:, None]
         return dataclasses.replace(panel, mask=panel.mask & before)
 
-    def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> Transformed:
+    def apply(
+        self, panel: Panel, horizon: int, steps: int | None = None, parts: Parts | None = None
+    ) -> Transformed:
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
 
-        ``panel``: without :meth:`reasons`; ``steps``: those of the longest history of the whole
-        panel, if it is a part of one
+        - ``panel``: without :meth:`reasons`
+        - ``steps``: those of the longest history of the whole panel, if it is a part of one
+        - ``parts``: where what base and scale are made of is kept
         """
         panel = self.seen(panel)
         # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            made = self.applied(panel, Histories.of(panel, steps), horizon)
+            made = self.applied(panel, Histories.of(panel, steps), horizon, parts)
         if not self.covariates.count(horizon):
             return made
         more = self._covariate_features(panel, made.positions, horizon)
@@ -268,7 +272,9 @@ class Transform:
         alone = self.alone
         return self.of_natures(ids, lambda nature: bool(getattr(nature.components, alone))) > 0
 
-    def applied(self, panel: Panel, histories: Histories, horizon: int) -> Transformed:
+    def applied(
+        self, panel: Panel, histories: Histories, horizon: int, parts: Parts | None = None
+    ) -> Transformed:
         """Transform histories; see :meth:`apply`."""
         y = histories.channel(panel.target)
         z = np.log(y) if self.name == "log_return" else y
@@ -277,6 +283,8 @@ class Transform:
         if shared.events and panel.future is not None:
             own, widened = event_volatility(shared.events, panel, histories.positions, horizon)
             change = change / own  # a move on a marked day counts as the smaller move of other days
+            if parts is not None:
+                parts.scale["events"] = parts.at_origins(widened)
         logarithmic = self.name == "log_return"
         floor = 1e-8 if logarithmic else 1e-12 + 1e-8 * decayed_mean(z**2, 0.999)
         features, scale = change_features(change, floor)
@@ -289,7 +297,8 @@ class Transform:
         made = walk(z, scale, features, histories, horizon, self.logarithmic(panel.ids))
         model = shared.common_volatility
         if model is not None:
-            common = model.log_scale(panel, histories, raw) - np.log(made.scale)
+            common = model.log_scale(panel, histories, raw, parts, shared.volatility)
+            common -= np.log(made.scale)
             made = dataclasses.replace(made, common=common, scale_weights=model.scale_weights)
         return dataclasses.replace(made, scale=made.scale * widened)
 

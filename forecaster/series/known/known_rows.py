@@ -33,6 +33,7 @@ from forecaster.series.known.responses import (
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
+from forecaster.series.parts import Parts
 
 # What is far from all that came before neither multiplies a series without end nor ends it.
 _LEAST_FACTOR, _MOST_LOGARITHM = 0.1, 5.0
@@ -163,10 +164,16 @@ def with_known_effects(rows: KnownRows, shared: KnownPriors) -> KnownRows:
     return rows._replace(natures=made)
 
 
-def add_effects_ahead(rows: KnownRows, histories: Histories, base: Ahead, scale: Ahead) -> None:
+def add_effects_ahead(
+    rows: KnownRows,
+    histories: Histories,
+    base: Ahead,
+    scale: Ahead,
+    parts: Parts | None = None,
+) -> None:
     """Add what is known of the times ahead to base and scale of all series, in place.
 
-    The variance of counts grows as their mean does.
+    The variance of counts grows as their mean does. ``parts``: where this is kept, too
     """
     panel = rows.panel
     for row, (name, nature) in enumerate(rows.natures.items()):
@@ -176,9 +183,19 @@ def add_effects_ahead(rows: KnownRows, histories: Histories, base: Ahead, scale:
         times = panel.times[histories.positions[row, steps]]
         ahead = times_after_rows(times, base.shape[-1], panel.frequency)
         effects = rows.effects_at(name, ahead)
+        widened = np.sqrt(effects) if nature.counts else effects
+        if parts is not None:
+            at = np.maximum(parts.origins[row] - histories.first[row], 0)
+            of_dates = dataclasses.replace(nature, responses=())
+            dates = rows._replace(natures={name: of_dates}).effects_at(name, ahead[at])
+            nothing, whole = (1.0, base[row, steps][at]) if nature.multiplies else (0.0, 1.0)
+            parts.put(parts.base, "calendar", row, whole * (dates - nothing), 0.0)
+            parts.put(parts.base, "covariates", row, whole * (effects[at] - dates), 0.0)
+            if nature.multiplies:
+                parts.put(parts.scale, "known effects", row, widened[at], 1.0)
         if nature.multiplies:
             base[row, steps] *= effects
-            scale[row, steps] *= np.sqrt(effects) if nature.counts else effects
+            scale[row, steps] *= widened
         else:
             base[row, steps] += effects
 

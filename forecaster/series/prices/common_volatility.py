@@ -31,6 +31,7 @@ from forecaster.series.causal import Rows, decayed_mean, shift
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.panel.sampled import sampled_names
+from forecaster.series.parts import Parts
 from forecaster.series.prices.features import active_days
 
 FEWEST_PEERS = 10
@@ -55,6 +56,12 @@ _PEERS = 50
 _LATELY = 31  # days, or rows where times are whole numbers
 _FAR = 5.0  # deviations that a term is clipped to
 _LARGEST, _LARGEST_WEIGHT = 1e3, 10.0  # largest numbers in a file
+_USUAL = 0.02  # volatility of a day, where no other is known
+CONSTANT, _OWN, _RELATIVE = "constant", "own volatility", "the market's over own volatility"
+_GROUPS = (
+    *[_OWN] * 6, "falls", "volume", "volume", "reports", "reports", *[_RELATIVE] * 3, "falls",
+)  # fmt: skip
+"""What each term is about, those of a declared index like those of the market."""
 
 Weight: TypeAlias = Annotated[float, Meta(ge=-_LARGEST_WEIGHT, le=_LARGEST_WEIGHT)]
 ScaleWeights: TypeAlias = tuple[tuple[Weight, Weight, Weight], ...]
@@ -79,11 +86,19 @@ class CommonVolatility(NamedTuple):
     market: tuple[str, ...] = ()
 
     def log_scale(
-        self, panel: Panel, histories: Histories, change: Rows
+        self,
+        panel: Panel,
+        histories: Histories,
+        change: Rows,
+        parts: Parts | None = None,
+        usual: float | None = None,
     ) -> Float[np.ndarray, "series step horizon"]:
         """Return the logarithm of the scale of the returns that begin at each step.
 
         NaN where the state of the market is unknown. Arguments as of :func:`volatility_terms`.
+
+        - ``parts``: where the terms are kept, in groups
+        - ``usual``: the volatility beside which that of the market is kept; None: unknown
         """
         weights = np.array(self.weights)
         market = panel.market if self.market else None
@@ -92,12 +107,15 @@ class CommonVolatility(NamedTuple):
         # The horizon comes first, because sums over short rows take six times as long.
         total = level + ahead[:, None, None] + weights[:, :1, None]
         decisive = decisive_term(self.peers)
-        for row, each in enumerate(terms):  # one at a time, to save memory
+        kept = None if parts is None else _Groups(self, parts, level, usual or _USUAL)
+        for row, raw in enumerate(terms):  # one at a time, to save memory
             if row == decisive:
-                total[:, np.isnan(each)] = np.nan
-            each = standardised(each, self.centre[row], self.spread[row])
+                total[:, np.isnan(raw)] = np.nan
+            each = standardised(raw, self.centre[row], self.spread[row])
             for sums, weight in zip(total, weights[:, 1 + row], strict=True):
                 sums += each * weight
+            if kept is not None:
+                kept.add(row, raw, each)
         return np.ascontiguousarray(np.moveaxis(total, 0, -1))
 
     def renamed(self, names: Mapping[str, str]) -> "CommonVolatility":
@@ -136,15 +154,33 @@ def standardised(values: np.ndarray, centre: Any, spread: Any) -> np.ndarray:
     return np.nan_to_num(np.clip((values - centre) / spread, -_FAR, _FAR), nan=0.0)
 
 
-def groups_of(indices: int) -> list[tuple[str, bool]]:
-    """Return for each term what it is about, and whether it is relative to own volatility.
+class _Groups:
+    """The terms of a logarithm of a scale, added up in groups, at the origins of some parts."""
 
-    ``indices``: the number of declared indices
-    """
-    own = [("own volatility", False)] * 6 + [("falls", False)]
-    own += [("volume", False)] * 2 + [("reports", False)] * 2
-    state = [("market", True)] * 3 + [("falls", False)]
-    return own + state + [*state, ("market", False)] * indices
+    def __init__(self, model: CommonVolatility, parts: Parts, level: Rows, usual: float) -> None:
+        self._model, self._parts, self._usual = model, parts, np.log(usual)
+        self._weights = np.array(model.weights)
+        self._level = self._at(level)
+        constant = np.log(np.arange(1, len(self._weights) + 1)) / 2 + self._weights[:, 0]
+        own = self._level + np.zeros(len(constant))
+        parts.common.update({_OWN: own, CONSTANT: np.broadcast_to(constant, own.shape)})
+        self._groups = _GROUPS + (*_GROUPS[-len(STATE_TERMS) :], "market") * len(model.market)
+
+    def _at(self, each: Rows) -> Float[np.ndarray, "series origin 1"]:
+        return self._parts.at_origins(each[..., None])
+
+    def add(self, row: int, raw: Rows, each: Rows) -> None:
+        """Add a term, as it is and standardised.
+
+        A volatility of the market is shown by itself: what is relative in it is own volatility.
+        """
+        common, group, weights = self._parts.common, self._groups[row], self._weights[:, 1 + row]
+        value = theirs = self._at(each)
+        if group == _RELATIVE:
+            group, absolute = "market", self._at(raw) + self._level - self._usual
+            theirs = np.nan_to_num((absolute - self._model.centre[row]) / self._model.spread[row])
+        common[group] = common.get(group, 0.0) + weights * theirs
+        common[_OWN] = common[_OWN] + weights * (value - theirs)
 
 
 class State(NamedTuple):
