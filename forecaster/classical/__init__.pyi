@@ -2,8 +2,6 @@ from .ces import Ces as Ces
 from .ces import ces_ahead as ces_ahead
 from .ces import fit_ces as fit_ces
 from .ets import MOST_SEASON as MOST_SEASON
-from .ets import Average as Average
-from .ets import Component as Component
 from .ets import Form as Form
 from .ets import ets_ahead as ets_ahead
 from .ets import fit_ets as fit_ets
@@ -20,7 +18,7 @@ from .linear import count_of_features as count_of_features
 from .linear import fit_linear as fit_linear
 from .linear import learn_pool as learn_pool
 from .linear import linear_ahead as linear_ahead
+from .models import MODELS as MODELS
 from .patterns import patterns_ahead as patterns_ahead
-from .theta import Theta as Theta
 from .theta import fit_theta as fit_theta
 from .theta import theta_ahead as theta_ahead

@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forecaster.classical.ets import MOST_SEASON, Season
+from forecaster.classical.models import Functions
 from forecaster.classical.theta import seasonal_terms
 
 Row: TypeAlias = Float[np.ndarray, " time"]
@@ -548,3 +549,9 @@ def _criterion(
     free = form.parameters + 1
     penalty = 2 * free + 2 * free * (free + 1) / np.maximum(lengths - free - 1, 0.5)
     return lengths * np.log(squares / lengths + _LEAST) + penalty
+
+
+MODEL = Functions(
+    fit_ces, lambda rows, models, _, horizon: ces_ahead(rows, models, horizon), Ces | None,
+    fits=lambda model: model is None or model.fits(),
+)  # fmt: skip

@@ -25,6 +25,7 @@ from forecaster.classical.innovations import (
     squares_of,
     states_of,
 )
+from forecaster.classical.models import Functions
 from forecaster.classical.rows import Batch, batches
 
 MOST_SEASON = 24
@@ -272,3 +273,9 @@ def _average(fits: Sequence[_Fitted], criteria: np.ndarray, row: int) -> Average
         own = one.found.parameters[np.searchsorted(one.rows, row)]
         made.append(Component(one.form, tuple(own.tolist()), float(weight / total)))
     return tuple(made)
+
+
+MODEL = Functions(
+    fit_ets, ets_ahead, Average, nothing=(),
+    fits=lambda forms: all(len(one.parameters) == len(one.form.names) for one in forms),
+)  # fmt: skip

@@ -20,6 +20,7 @@ from msgspec import Meta
 from forecaster.classical.ets import MOST_SEASON
 from forecaster.classical.filtering import linear_filter
 from forecaster.classical.innovations import Lengths, Values
+from forecaster.classical.models import Functions
 from forecaster.classical.rows import batches
 
 Row: TypeAlias = Float[np.ndarray, " time"]
@@ -224,3 +225,8 @@ def _ahead(
         level = smoothing[:, None] * value + (1 - smoothing[:, None]) * level
         mean, intercept, slope = _with_value(value, step + ahead, mean, slope)
     return out
+
+
+MODEL = Functions(
+    fit_theta, lambda rows, models, _, horizon: theta_ahead(rows, models, horizon), Theta | None
+)

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Shaped
 from forecaster.errors import Kind, NoSeries, Skipped
 from forecaster.forecasting.config import Config
 from forecaster.series import (
+    CLASSICAL,
     ROWS_TO_BLEND,
     Panel,
     Transform,
@@ -38,9 +39,7 @@ class Method(StrEnum):
 
     OWN = "own networks"
     COMMON = "common network"
-    ETS = "ets"
-    THETA = "theta"
-    CES = "ces"
+    locals().update({name.upper(): name for name in CLASSICAL})
     COMBINATION = "combination"
     SHRUNKEN_MEAN = "shrunken mean"
     LAST_VALUE = "last value"

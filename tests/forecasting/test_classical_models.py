@@ -1,5 +1,10 @@
 """A classical model alone, asked for by name."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,3 +56,35 @@ def test_the_forecast_is_that_of_the_model_alone(name, fit, ahead, tmp_path):
     pd.testing.assert_frame_equal(fc.predict(loaded, panel), made, check_exact=True)
     past = fc.cross_validation(frame, fc.Config(model=name, horizon=HORIZON), n_windows=2)
     assert np.isfinite(past[name.upper()]).all()
+
+
+MEAN = """
+from forecaster.classical.models import Functions
+import numpy as np
+
+def ahead(rows, means, learned, horizon):
+    return [np.full((len(row), horizon), mean) for row, mean in zip(rows, means)]
+
+MODEL = Functions(lambda rows, season: [float(row.mean()) for row in rows], ahead, float, 0.0)
+"""
+ONE_ROW = """
+from forecaster.classical.models import MODELS, ClassicalModel
+MODELS["average"] = ClassicalModel("mean_model", blended=False)
+
+import forecaster as fc
+import numpy as np
+from tests.forecasting.test_classical_models import seasonal
+frame, folder = seasonal(2), "run"
+model = fc.fit(frame, fc.Config(model="average", horizon=2))
+made = fc.predict(fc.load(fc.save(model, folder)), frame)
+assert (made["forecast_by"] == "average").all()
+means = frame.groupby("unique_id")["y"].mean()
+np.testing.assert_allclose(made["AVERAGE"], means[made["unique_id"]], rtol=1e-9)
+"""
+
+
+def test_a_model_is_one_file_and_one_row_of_the_table(tmp_path):
+    (tmp_path / "mean_model.py").write_text(MEAN)
+    command = [sys.executable, "-W", "ignore", "-c", ONE_ROW]
+    path = {"PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{tmp_path}"}
+    subprocess.run(command, check=True, cwd=tmp_path, env={**os.environ, **path})

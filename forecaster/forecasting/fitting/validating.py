@@ -6,6 +6,7 @@ from types import MappingProxyType
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from msgspec import structs
 
 from forecaster.forecasting.bands.calibration import (
     Calibrated,
@@ -122,7 +123,9 @@ def _simpler(
             alone = {
                 panel.ids[row]: dataclasses.replace(
                     natures[row],
-                    components=its[row]._replace(kind=its[row].kind._replace(names=(name,))),
+                    components=structs.replace(
+                        its[row], kind=its[row].kind._replace(names=(name,))
+                    ),
                     blend=natures[row].blend._replace(weights=(1.0,)),
                 )
                 for row in rows

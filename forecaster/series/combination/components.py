@@ -5,49 +5,43 @@ state. Each is fitted for all series at once.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, TypeAlias, cast
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 from msgspec import Meta
 
 from forecaster.classical import (
+    MODELS,
     MOST_SEASON,
-    Average,
-    Ces,
     Linear,
     Pool,
-    Theta,
-    ces_ahead,
     count_of_features,
-    ets_ahead,
-    fit_ces,
-    fit_ets,
     fit_linear,
-    fit_theta,
     learn_pool,
     linear_ahead,
     patterns_ahead,
-    theta_ahead,
 )
 from forecaster.series.causal import Ahead, lagged
-from forecaster.series.limits import CLASSICAL, LONGEST_SEASON, MOST_SEASONS
+from forecaster.series.limits import LONGEST_SEASON, MOST_SEASONS
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 Seasons: TypeAlias = Annotated[
     tuple[Annotated[int, Meta(ge=1, le=LONGEST_SEASON)], ...], Meta(max_length=MOST_SEASONS)
 ]
 Lags: TypeAlias = tuple[Seasons, bool]
-Name: TypeAlias = Literal["ets", "theta", "ces", "linear", "patterns", "seasonal naive", "zero"]
-"""A component. A sparse series may also be forecast as zero."""
-Parts: TypeAlias = tuple[tuple[Name, ...], Seasons]
+Parts: TypeAlias = tuple[tuple[str, ...], Seasons]
 Size: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 
-SEASONAL_NAIVE: Name = "seasonal naive"
-ZERO: Name = "zero"
-_TRIO_SEASONS = (), (4,), (12,)  # beside others ETS and CES harm, and the season before
+LINEAR, PATTERNS, SEASONAL_NAIVE, ZERO = "linear", "patterns", "seasonal naive", "zero"
+_CLASSICAL = {name: model.functions for name, model in MODELS.items()}
+NAMES = {*MODELS, LINEAR, PATTERNS, SEASONAL_NAIVE, ZERO}
+"""All components. A sparse series may also be forecast as zero."""
+_BLENDED = tuple(name for name, model in MODELS.items() if model.blended)
+_SHORT_SEASONS = (), (4,), (12,)  # beside others ETS and CES harm, and the season before
 _FEWEST_OF_THETA = 8  # rows: more than its first errors and three parameters
 _LONG_DAYS = 800  # rows from which daily series have a pattern of the year
 _SEEN_A_YEAR = 546  # rows from which the linear model looks a year back
@@ -62,13 +56,13 @@ class Combination(NamedTuple):
     - ``yearly``: whether the linear model looks a year back
     """
 
-    names: tuple[Name, ...]
+    names: tuple[str, ...]
     seasons: Seasons
     yearly: bool = False
 
     @staticmethod
     def of(
-        rows: int, learned: int, seasons: Seasons, alone: Name | None, *, sparse: bool
+        rows: int, learned: int, seasons: Seasons, alone: str | None, *, sparse: bool
     ) -> "Combination":
         """Return the kind of a series.
 
@@ -79,10 +73,11 @@ class Combination(NamedTuple):
         zero = (ZERO,) if sparse else ()
         yearly = seasons == (_WEEK,) and learned >= _SEEN_A_YEAR
         if len(seasons) > 1 or (seasons == (_WEEK,) and rows >= _LONG_DAYS):
-            return Combination(("linear", "patterns", *zero), seasons, yearly)
-        names = CLASSICAL if seasons in _TRIO_SEASONS else ("theta",)
-        naive = (SEASONAL_NAIVE,) if seasons and names == CLASSICAL else ()
-        return Combination((*names, "linear", *naive, *zero), seasons, yearly)
+            return Combination((LINEAR, PATTERNS, *zero), seasons, yearly)
+        if seasons not in _SHORT_SEASONS:
+            return Combination(("theta", LINEAR, *zero), seasons, yearly)
+        naive = (SEASONAL_NAIVE,) if seasons else ()
+        return Combination((*_BLENDED, LINEAR, *naive, *zero), seasons)
 
     @property
     def lags(self) -> Lags:
@@ -101,15 +96,22 @@ class Combination(NamedTuple):
         return season if season <= MOST_SEASON else 1
 
 
-class Components(NamedTuple):
+_Fitted = msgspec.defstruct(
+    "_Fitted",
+    [(name, model.fitted, model.nothing) for name, model in _CLASSICAL.items()],
+    array_like=True,
+    frozen=True,
+)
+
+
+class Components(_Fitted, array_like=True, frozen=True):  # pyright: ignore[reportUntypedBaseClass]
     """The components of one series; those for which it is too short are missing.
+
+    First stand the classical models by their names.
 
     - ``learned``: the number of first rows of the series that they were fitted on
     """
 
-    ets: Average = ()
-    theta: Theta | None = None
-    ces: Ces | None = None
     linear: Linear | None = None
     learned: Annotated[int, Meta(ge=0, lt=2**31)] = 0
     kind: Combination = Combination((), ())
@@ -120,10 +122,10 @@ class Components(NamedTuple):
         shape = None if linear is None else linear.weights.shape
         features = count_of_features(kind.seasons, yearly=kind.yearly)
         return (
-            len({*kind.names}) == len(kind.names)
-            and shape == ((horizon, features) if "linear" in kind.names else None)
-            and all(len(one.parameters) == len(one.form.names) for one in self.ets)
-            and (self.ces is None or self.ces.fits())
+            NAMES.issuperset(kind.names)
+            and len({*kind.names}) == len(kind.names)
+            and shape == ((horizon, features) if LINEAR in kind.names else None)
+            and all(model.fits(getattr(self, name)) for name, model in _CLASSICAL.items())
         )
 
 
@@ -143,18 +145,11 @@ class Blend(NamedTuple):
     growth: Share
 
 
-_FIT: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
-    "ets": fit_ets,
-    "theta": fit_theta,
-    "ces": fit_ces,
-}
-
-
 def pools_of(rows: Sequence[Row], kinds: Sequence[Combination], horizon: int) -> dict[Lags, Pool]:
     """Return the regressions that series of the same seasons share."""
     grouped: dict[Lags, list[Row]] = defaultdict(list)
     for row, kind in zip(rows, kinds, strict=True):
-        if "linear" in kind.names:
+        if LINEAR in kind.names:
             for lags in {kind.lags, (kind.seasons, False)}:  # shorter series look no year back
                 grouped[lags].append(row)
     return {key: learn_pool(some, key[0], horizon, yearly=key[1]) for key, some in grouped.items()}
@@ -169,23 +164,24 @@ def fit_components(
     - ``kinds``: the kind of each
     - ``pools``: from :func:`pools_of`; a series of other seasons has a regression of its own
     """
-    fitted = [
-        Components(learned=len(row), kind=kind) for row, kind in zip(rows, kinds, strict=True)
-    ]
+    fitted = [Components()] * len(rows)
     for kind, numbers in _by_kind(kinds).items():
         some, pool = [rows[number] for number in numbers], pools.get(kind.lags)
         with np.errstate(all="ignore"):  # what is not finite is not used
-            made = {name: _FIT[name](some, kind.classical_season) for name in kind.names
-                    if name in _FIT}  # fmt: skip
-            if "linear" in kind.names:
-                made["linear"] = _linear(some, kind.lags, pool, horizon)
+            made: dict[str, Sequence[Any]] = {
+                name: _CLASSICAL[name].fit(some, kind.classical_season)
+                for name in kind.names
+                if name in _CLASSICAL
+            }
+            if LINEAR in kind.names:
+                made[LINEAR] = _linear(some, kind.lags, pool, horizon)
         for position, number in enumerate(numbers):
-            own = {name: of[position] for name, of in made.items()}
-            if "linear" in own and len(rows[number]) < _FEWEST_OF_THETA:  # it is not alone
+            row, own = rows[number], {name: of[position] for name, of in made.items()}
+            if LINEAR in own and len(row) < _FEWEST_OF_THETA:  # it is not alone
                 own["theta"] = None
-            if _is_young(len(rows[number]), kind, pool):
-                own = {"linear": own["linear"]}
-            fitted[number] = fitted[number]._replace(**own)
+            if _is_young(len(row), kind, pool):
+                own = {LINEAR: own[LINEAR]}
+            fitted[number] = Components(learned=len(row), kind=kind, **own)
     return fitted
 
 
@@ -245,16 +241,13 @@ def _ahead(
     horizon: int,
     since: Sequence[int],
 ) -> Sequence[Ahead]:
-    if name == "ets":
-        return ets_ahead(rows, [one.ets for one in its], [one.learned for one in its], horizon)
-    if name == "theta":
-        return theta_ahead(rows, [one.theta for one in its], horizon)
-    if name == "ces":
-        return ces_ahead(rows, [one.ces for one in its], horizon)
-    if name == "linear":
+    if name in _CLASSICAL:
+        fitted, learned = [getattr(one, name) for one in its], [one.learned for one in its]
+        return _CLASSICAL[name].ahead(rows, fitted, learned, horizon)
+    if name == LINEAR:
         models = [cast(Linear, one.linear) for one in its]
         return linear_ahead(rows, models, kind.seasons, horizon, since, yearly=kind.yearly)
-    if name == "patterns":
+    if name == PATTERNS:
         cycles = (_WEEK, _YEAR) if kind.seasons == (_WEEK,) else kind.seasons
         return patterns_ahead(rows, cycles, horizon, since)
     if name == SEASONAL_NAIVE:

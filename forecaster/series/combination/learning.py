@@ -22,10 +22,10 @@ from forecaster.series.combination.blend import (
     level_of,
 )
 from forecaster.series.combination.components import (
+    NAMES,
     Blend,
     Combination,
     Lags,
-    Name,
     Parts,
     Row,
     Seasons,
@@ -143,7 +143,10 @@ class Blending(NamedTuple):
         return (
             [pool.gram.shape for _, pool in self.pools] == shapes
             and [pool.weights.shape for _, pool in self.pools] == [one[:2] for one in shapes]
-            and all(len(names) == len(one.errors) for (names, _), one in self.usual)
+            and all(
+                NAMES.issuperset(names) and len(names) == len(one.errors)
+                for (names, _), one in self.usual
+            )
         )
 
 
@@ -151,7 +154,7 @@ NOTHING = Blending()
 
 
 def learn(
-    rows: Sequence[Row], known: Sequence[Nature], horizon: int, alone: Name | None
+    rows: Sequence[Row], known: Sequence[Nature], horizon: int, alone: str | None
 ) -> Blending:
     """Return what the series of a panel share, from a sample of them.
 
@@ -187,7 +190,7 @@ def learn(
 def kinds_of(
     rows: Sequence[Row],
     known: Sequence[Nature],
-    alone: Name | None,
+    alone: str | None,
     learned: Sequence[int] | None = None,
 ) -> list[Combination]:
     """Return the kind of each series; ``learned``: the rows fitted on, by default all."""

@@ -20,7 +20,7 @@ from msgspec import Meta
 from forecaster.errors import Kind, Skipped
 from forecaster.series.causal import change_features, decayed_mean, shift, shrunk_to_usual
 from forecaster.series.combination.blend import FEATURES, combine, features_of
-from forecaster.series.combination.components import Name, Seasons
+from forecaster.series.combination.components import Seasons
 from forecaster.series.combination.counts import count_forecasts
 from forecaster.series.combination.kept import KeptBlend
 from forecaster.series.combination.learning import (
@@ -95,7 +95,7 @@ class AnySeries(Transform):
     """
 
     natures: Mapping[str, Nature] = dataclasses.field(default_factory=dict[str, Nature])
-    alone: Name | None = None
+    alone: str | None = None
     learned: LearnedOfAny = LearnedOfAny()
 
     names: ClassVar[tuple[str, ...]] = NAMES[2:]
