@@ -65,4 +65,4 @@ def daily(
         show(line)
     for line in [*([] if quiet else summary.notices), *summary.wrong()]:
         say(line)
-    return summary.state.exit_code
+    return summary.exit_code

@@ -1,7 +1,6 @@
 """The summary of a daily run, for people, for programs and for `status`."""
 
 import dataclasses
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -10,19 +9,7 @@ from forecaster.errors import name_reasons
 from forecaster.files import atomic
 from forecaster.record import Alarm
 
-
-class State(StrEnum):
-    """How a daily run ended."""
-
-    OK = "ok"
-    FAILED = "failed"
-    PARTLY = "partly"
-    ALARM = "alarm"
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code that tells a scheduler."""
-        return {"ok": 0, "failed": 1, "partly": 3, "alarm": 4}[self]
+_EXIT_CODES = {"ok": 0, "failed": 1, "partly": 3, "alarm": 4}  # by the state
 
 
 @dataclasses.dataclass
@@ -67,21 +54,23 @@ class Summary:
     error: str = ""
 
     @property
-    def state(self) -> State:
-        """How the run ended: the worst that was found."""
-        if self.error:
-            return State.FAILED
-        if self.alarms:
-            return State.ALARM
-        return State.PARTLY if self.partly or self.damaged else State.OK
+    def state(self) -> str:
+        """How the run ended, by the worst that was found: failed, alarm, partly or ok."""
+        found = {"failed": self.error, "alarm": self.alarms, "partly": self.partly or self.damaged}
+        return next((state for state, there in found.items() if there), "ok")
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that tells a scheduler."""
+        return _EXIT_CODES[self.state]
 
     def as_json(self) -> str:
         """Return the summary as one JSON object, its state and exit code first.
 
         Numbers that are unknown are null.
         """
-        state, alarms = self.state, [alarm._asdict() for alarm in self.alarms]
-        values = {"state": state, "exit_code": state.exit_code, **vars(self), "alarms": alarms}
+        ended = {"state": self.state, "exit_code": self.exit_code}
+        values = {**ended, **vars(self), "alarms": [alarm._asdict() for alarm in self.alarms]}
         return msgspec.json.format(msgspec.json.encode(values), indent=1).decode() + "\n"
 
     def write(self, path: Path) -> None:

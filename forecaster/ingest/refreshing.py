@@ -145,7 +145,6 @@ class _Update:
             wanted += vanished
         quarantined = store.damages([name for name in wanted if name in store])
         store.quarantine(quarantined)
-        store.sweep()
         failed = self._bring_up_to_date(wanted, vanished, origin)
         _review_if_changed(store)
         ids, going = [name for name in wanted if name in store], store.index.latest

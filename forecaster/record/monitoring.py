@@ -96,9 +96,8 @@ def coverage_alarms(rows: pd.DataFrame, levels: list[str], rate: float) -> list[
     e_values = [sequential.e_values_of_tails(tails.to_numpy(float), percent)]
     outside = 1 - percent[0] / 100
     missed = (tails < 1).where(tails.notna()).mean(axis=1).to_frame() - outside
-    bets = sequential.e_values_of_bets(missed.to_numpy(float), -outside)
     each = _since(tails, e_values, (1 - _TOGETHER) * rate, summed=True)
-    together = _since(missed, bets, _TOGETHER * rate)
+    together = _losing(missed, -outside, _TOGETHER * rate)
     return _alarms(COVERAGE, rows, each, together, lambda its: _covered(its, levels))
 
 
@@ -114,8 +113,8 @@ def error_alarms(rows: pd.DataFrame, rate: float) -> list[Alarm]:
     larger = np.maximum(ours, unchanged)
     lost = np.where(larger > 0, (ours - unchanged) / np.where(larger > 0, larger, 1.0), 0.0)
     each = _wide(rows, lost) - _MARGIN
-    alone = _losing(each, (1 - _TOGETHER) * rate)
-    together = _losing(each.mean(axis=1).to_frame(), _TOGETHER * rate)
+    alone = _losing(each, -1 - _MARGIN, (1 - _TOGETHER) * rate)
+    together = _losing(each.mean(axis=1).to_frame(), -1 - _MARGIN, _TOGETHER * rate)
     return _alarms(ERRORS, rows, alone, together, _lost)
 
 
@@ -128,10 +127,12 @@ def _alarms(
     return [*ones, *(Alarm(kind, None, when, say(rows)) for when in together.values())]
 
 
-def _losing(losses: pd.DataFrame, rate: float) -> dict[str, str]:
-    """Return the columns that :func:`_since` reports of relative losses minus the margin."""
-    bets = sequential.e_values_of_bets(losses.to_numpy(float), -1 - _MARGIN)
-    return _since(losses, bets, rate)
+def _losing(losses: pd.DataFrame, lowest: float, rate: float) -> dict[str, str]:
+    """Return the columns that :func:`_since` reports whose mean is above 0.
+
+    ``lowest``: the lowest that a loss can be
+    """
+    return _since(losses, sequential.e_values_of_bets(losses.to_numpy(float), lowest), rate)
 
 
 def _lost(rows: pd.DataFrame) -> str:

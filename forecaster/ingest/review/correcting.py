@@ -7,7 +7,7 @@ from datetime import date
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import UsageError, listed, near, spelled, spellings
+from forecaster.errors import UsageError, listed
 from forecaster.files import Home
 from forecaster.ingest.review.adjustments import DISMISSED, Proposal, proposed
 from forecaster.ingest.review.review import review
@@ -84,9 +84,7 @@ def adjust_by(
         raise UsageError(f"factor: expected a number above 0 other than 1; got {factor:g}")
     store = find_store(home, source)
     with store.locked(on_wait):
-        series = store.spelled(name)
-        if series not in store:
-            raise UsageError(f"{name}: not stored; there are {listed(store.ids)}")
+        (series,) = store.find([name])
         one = Proposal(before.isoformat(), factor, "as asked for", split)
         if not Adjustment(one.time, factor, split).shows(store.read_one(series)):
             raise UsageError(
@@ -139,7 +137,7 @@ def rename_ticker(
         done = store.index.renames
         if old not in store and done.get(old) == new:
             return store, old
-        (name,) = _stored_names(store, [old])
+        (name,) = store.find([old])
         if not new or name == new:
             raise UsageError(f"{name}: expected another name; got {new!r}")
         if name in done:
@@ -218,22 +216,9 @@ def retire(
     """
     store = find_store(home, source)
     with store.locked(on_wait):
-        chosen = _stored_names(store, names)
+        chosen = store.find(names)
         for name in chosen:
             if store.index.series[name].retired != retired:  # a suspect series stays suspect
                 store.mark(name, "retired" if retired else "ok")
         store.commit()
     return store, chosen
-
-
-def _stored_names(store: Store, names: Sequence[str]) -> list[str]:
-    """Return the stored series for names in any spelling. Raises UsageError."""
-    known = spellings(store.ids)
-    found = {name: spelled(known, name) for name in names}
-    if unknown := [name for name, series in found.items() if series is None]:
-        similar = near(store.ids, unknown[0])
-        raise UsageError(
-            f"{listed(unknown)}: not among the {len(store.ids)} stored series of {store.source}; "
-            + (f"near: {listed(similar)}" if similar else "`forecaster status --all` lists them")
-        )
-    return [series for series in dict.fromkeys(found.values()) if series is not None]
