@@ -183,9 +183,7 @@ def working(command: str, ray: str | None) -> Iterator[Work]:
     begun: list[storage.UnfinishedFit] = []
     try:
         with cluster(ray) as executor, bars() as bar:
-            calls = pipeline.Callbacks(
-                bar.fetching, say, bar.training, begun.append, say, bar.sharding
-            )
+            calls = pipeline.Callbacks(bar.fetching, bar.training, begun.append, say, bar.sharding)
             yield Work(executor, calls, bar)
     except (KeyboardInterrupt, WriteError) as error:
         if begun and begun[0].has_progress:

@@ -66,18 +66,17 @@ class Callbacks:
     """Functions that are called while series are fetched and networks trained.
 
     - ``on_series(done, total)``: after each series that has arrived from the source
-    - ``on_wait(message)``: when the program waits for another process
     - ``on_training(progress)``: from time to time while networks train
     - ``on_shard(done, total)``: before each shard, if there are several
     - ``on_begin(fit)``: when training begins, with the unfinished fit, which can be resumed
-    - ``on_notice(message)``: about other, interrupted fits, which can be resumed
+    - ``on_notice(message)``: about other, interrupted fits, which can be resumed, and when the
+      program waits for another process
     - ``on_torch(done, total)``, ``on_forecast(done, total)``: in an evaluation after series that
       PyTorch has trained, or that were forecast
     - ``on_evaluation(evaluation)``: adds files to its folder before it appears
     """
 
     on_series: Callable[[int, int], None] | None = None
-    on_wait: Callable[[str], None] | None = None
     on_training: OnTraining | None = None
     on_begin: Callable[[UnfinishedFit], None] = lambda fit: None
     on_notice: Callable[[str], None] = lambda message: None
@@ -140,7 +139,7 @@ def begun(
         arrived = lock.enter_context(
             ingested(
                 home, data.source, wanted,
-                start=data.start, on_series=callbacks.on_series, on_wait=callbacks.on_wait,
+                start=data.start, on_series=callbacks.on_series, on_wait=callbacks.on_notice,
             )
         )  # fmt: skip
         store, ids = arrived.store, arrived.ids
@@ -224,7 +223,7 @@ def resumed(
         contextlib.ExitStack() as lock,
     ):
         store = Store.open(home, unfinished.request.source)
-        lock.enter_context(store.locked(callbacks.on_wait))
+        lock.enter_context(store.locked(callbacks.on_notice))
         masked = unfinished.masked_rows(store)
         callbacks.on_begin(unfinished)
         yield Begun(unfinished, store, masked, lock, executor, callbacks)

@@ -224,7 +224,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
 
     Raises ModelError when none can be forecast.
     """
-    model, folder = asked.run.model(ids), asked.run.folder
+    model = asked.run.model(ids)
     new = stored_newcomers(asked.store, model, unknown)
     unknown = {name: reason for name, reason in unknown.items() if name not in new}
     ids = list(dict.fromkeys([*ids, *new.values()]))
@@ -238,31 +238,14 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         late = [*find_late(usable, asked.end, asked.ends, asked.fitted)]
     usable = _punctual(usable, late, asked.max_late)
     unknown |= {name: reason for name, reason in usable.skipped.items() if name in ids}
-    paths = None if asked.n_paths is None else draw_paths(whole, usable, asked.n_paths)
-    if paths is None:
-        frame = forecast_frame(whole, usable, asked.level, asked.quantiles)
-    elif asked.sums is None:
-        frame = paths.frame(model.config.column)
-    else:
-        groups, missing = possible_sums(paths, asked.sums)
-        if not groups:
-            raise ModelError(f"no group can be summed:\n{name_reasons(missing)}")
-        unknown |= missing
-        frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
-    forecast = {*(frame["unique_id"] if paths is None else paths.panel.ids)}
+    frame, forecast, missing = _frame(asked, whole, usable)
+    unknown |= missing
     if broken := [name for name in usable.ids if name not in forecast]:
         unknown |= dict.fromkeys(broken, Skipped(Kind.FORECAST_NOT_FINITE))
         usable = usable.only([name for name in usable.ids if name in forecast])
     # Not those that are not scored later, since they assume something, or look back.
     if asked.n_paths is None and not asked.covariates and asked.end is None:
-        bands = frame[[column for column in frame if not is_quantile(column)]]
-        made = Made(usable, bands, model.config.column, folder.name, asked.run.source)
-        try:
-            keep(asked.home, made)
-        except WriteError as error:
-            asked.on_notice(
-                f"Warning: not in the record, so `scorecard` will not know of it: {error}"
-            )
+        _record(asked, usable, frame, model.config.column)
     its = set(usable.ids)
     still = usable.constant() & (usable.mask.sum(1) > 1) & ~model.transform.counted(usable.ids)
     found = [
@@ -272,7 +255,37 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     ]
     factors = dict(zip(usable.ids, price_factor(usable).tolist(), strict=True))
     kept = _latest([usable], asked.kept)
-    return Prediction(model, kept, frame, unknown, folder, found, factors=factors)
+    return Prediction(model, kept, frame, unknown, asked.run.folder, found, factors=factors)
+
+
+def _frame(
+    asked: _Asked, model: Model, panel: Panel
+) -> tuple[pd.DataFrame, set[str], dict[str, Skipped]]:
+    """Return forecasts, the series that they are made of, and groups that cannot be summed.
+
+    Raises ModelError when no group can be.
+    """
+    column = model.config.column
+    if asked.n_paths is None:
+        frame = forecast_frame(model, panel, asked.level, asked.quantiles)
+        return frame, set(frame["unique_id"]), {}
+    paths = draw_paths(model, panel, asked.n_paths)
+    ids = set(paths.panel.ids)
+    if asked.sums is None:
+        return paths.frame(column), ids, {}
+    groups, missing = possible_sums(paths, asked.sums)
+    if not groups:
+        raise ModelError(f"no group can be summed:\n{name_reasons(missing)}")
+    return sums_of(paths, groups, column, asked.level, asked.quantiles), ids, missing
+
+
+def _record(asked: _Asked, panel: Panel, frame: pd.DataFrame, column: str) -> None:
+    """Add forecasts to the home's record; say so where that cannot be written."""
+    bands = frame[[name for name in frame if not is_quantile(name)]]
+    try:
+        keep(asked.home, Made(panel, bands, column, asked.run.folder.name, asked.run.source))
+    except WriteError as error:
+        asked.on_notice(f"Warning: not in the record, so `scorecard` will not know of it: {error}")
 
 
 def _punctual(panel: Panel, late: Iterable[Finding], most: int | None) -> Panel:

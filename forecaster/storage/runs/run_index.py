@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DamagedModel, Skipped, skipped_frame, skipped_from_json
+from forecaster.errors import DamagedModel, Skipped, skipped_from_json
 from forecaster.files import read_parquet_file
 from forecaster.storage.model.checking import ADVICE, read_bytes, shortened
 from forecaster.storage.model.saving import write_rest
@@ -28,7 +28,7 @@ SHARDS = "shards"
 _INDEX = "index.parquet"
 _SAME = ("config", "channels", "target", "frequency", "transform")  # of all shards
 _SKIPPED = -1  # in place of a shard's number
-_KEYS = ("unique_id", "shard", "kind", "needed", "reason", "skipped")
+_KEYS = ("unique_id", "shard", "skipped", "kind", "needed", "reason")  # the last are of before
 _ERRORS = ("mae_relative_to_naive", "mae_relative_to_seasonal_naive")
 
 
@@ -120,14 +120,9 @@ def _table_of(rests: Sequence[dict[str, Any]], skipped: dict[str, Skipped]) -> b
         pd.DataFrame({"unique_id": rest["ids"], "shard": number, **rest["report"]})
         for number, rest in enumerate(rests)
     ]
-    if skipped:
-        stored = [json.dumps(reason.to_json()) for reason in skipped.values()]
-        rows = skipped_frame(skipped).assign(shard=_SKIPPED, skipped=stored)
-        tables.append(rows.astype({"rows": float}))  # NaN where unknown
-    table = pd.concat(tables, ignore_index=True).astype({"shard": "int32"})
-    for name in _KEYS:
-        if name not in table:
-            table[name] = None
+    reasons = [json.dumps(reason.to_json()) for reason in skipped.values()]
+    gone = pd.DataFrame({"unique_id": list(skipped), "shard": _SKIPPED, "skipped": reasons})
+    table = pd.concat([*tables, gone], ignore_index=True).astype({"shard": "int32"})
     sink = pa.BufferOutputStream()
     pq.write_table(
         pa.Table.from_pandas(table, preserve_index=False), sink, write_page_checksum=True,

@@ -83,14 +83,7 @@ def choose_run(
     or none knows any of the tickers; UsageError when there is none of this name.
     """
     if run is not None:
-        path = run if isinstance(run, Path) else from_text(run)
-        if not isinstance(run, Path):
-            try:
-                path = home.find_run(run)
-            except UsageError:
-                if not (path / _FILE).exists():
-                    raise
-        return Run.read(path)
+        return _named(home, run)
     latest, passed_over = home.latest_run(), {} if passed_over is None else passed_over
     every, broken = runs_of(home)
     broken |= passed_over
@@ -105,15 +98,7 @@ def choose_run(
         runs = [run for run in runs if run.source != SIMULATED]
     if not runs:
         raise _none_sound(source, sound, broken)
-    asked = [] if tickers is None or source is not None else tickers
-    known = {one.folder: 1 for one in runs}
-    for one in runs if asked else ():
-        lacking = resolve_names(one.ids, one.index.skipped, asked)[1]
-        known[one.folder] = len(asked) - len(lacking)
-    if not any(known.values()):
-        known = {run.folder: _could_forecast(home, run, tickers or ()) for run in runs}
-    if not any(known.values()):
-        raise ModelError(_unknown_everywhere(runs, tickers or ()))
+    known = _known(home, runs, tickers, any_will_do=source is not None)
     sources = [run.source for run in runs]
     chosen = min(  # among equals the first, the latest run
         runs,
@@ -137,8 +122,40 @@ def choose_run(
     return chosen
 
 
-def _could_forecast(home: Home, run: Run, tickers: Sequence[str]) -> int:
-    """Return how many of the tickers are stored, for the network that all series share."""
+def _named(home: Home, run: str | Path) -> Run:
+    """Read the run of this name, or the model in this folder."""
+    if isinstance(run, Path):
+        return Run.read(run)
+    try:
+        return Run.read(home.find_run(run))
+    except UsageError:
+        if not (from_text(run) / _FILE).exists():
+            raise
+    return Run.read(from_text(run))
+
+
+def _known(
+    home: Home, runs: Sequence[Run], tickers: Sequence[str] | None, *, any_will_do: bool
+) -> dict[Path, int]:
+    """Return how many of the tickers each run knows, or else how many it could forecast.
+
+    ``any_will_do``: take a run even if it knows none. Raises ModelError if there is no run to take.
+    """
+    if any_will_do or not tickers:
+        return dict.fromkeys((run.folder for run in runs), 1)
+    known = {
+        run.folder: len(tickers) - len(resolve_names(run.ids, run.index.skipped, tickers)[1])
+        for run in runs
+    }
+    if not any(known.values()):  # by the network that all series share
+        known = {run.folder: _stored_of(home, run, tickers) for run in runs}
+    if not any(known.values()):
+        raise ModelError(_unknown_everywhere(runs, tickers))
+    return known
+
+
+def _stored_of(home: Home, run: Run, tickers: Sequence[str]) -> int:
+    """Return how many of the tickers are stored, if the run has a network that all share."""
     if run.config.start != "pooled" or not run.source:
         return 0
     store = store_of(home, run)
