@@ -18,11 +18,11 @@ from .checks import SwarmError as SwarmError
 from .checks import SwarmFileNotFoundError as SwarmFileNotFoundError
 from .checks import SwarmWarning as SwarmWarning
 from .checks import broadcast_hyperparams as broadcast_hyperparams
-from .devices.compiled import keep_compiled as keep_compiled
 from .devices.data_parallel import shard_batch as shard_batch
 from .devices.lanes import lane_mesh as lane_mesh
 from .devices.lanes import map_members as map_members
 from .devices.lanes import use_all_cores as use_all_cores
+from .devices.program_cache import keep_compiled as keep_compiled
 from .estimators.cost import Cost as Cost
 from .estimators.recipe import Pure as Pure
 from .estimators.single import Single as Single

@@ -12,7 +12,7 @@ from flax import nnx
 from jax._src import monitoring
 
 from forecaster import swarm
-from forecaster.swarm.devices import compiled
+from forecaster.swarm.devices import program_cache as compiled
 from forecaster.swarm.devices.lanes import map_members, over_lanes
 from forecaster.swarm.execution import schedule
 from tests.messages import warns

@@ -15,10 +15,8 @@ import optax
 import pytest
 from flax import nnx
 
-from forecaster import swarm
-from forecaster.swarm import GRU, LSTM, Shared, Swarm, SwarmError
-from forecaster.swarm.devices import programs
-from tests.messages import refuses
+from forecaster.swarm import GRU, LSTM, Shared, Swarm
+from forecaster.swarm.devices import mapped
 
 ROOT = Path(__file__).parents[2]
 RTOL, ATOL = 1e-4, 1e-5
@@ -87,15 +85,15 @@ def assert_alike(one, other):
 
 def what_is_sent(fit):
     """Return the collective operations in the programs that a function compiles."""
-    texts, first_call = [], programs.first_call
+    texts, first_call = [], mapped.first_call
 
     def seen(jitted, *args):
         texts.append(jitted.lower(*args).compile().as_text())
         return first_call(jitted, *args)
 
-    programs.first_call = seen
+    mapped.first_call = seen
     fitted = fit()
-    programs.first_call = first_call
+    mapped.first_call = first_call
     kinds = "all-reduce", "all-gather", "all-to-all", "collective-permute"
     return fitted, {kind for kind in kinds for text in texts if f" {kind}(" in text}
 
@@ -132,15 +130,3 @@ def test_three_and_four_devices_train_as_one(build, kernel, monkeypatch):
         f"one = train({build}, lanes=1)\n"
         f"for devices in (3, 4):\n    assert_alike(one, train({build}, data_parallel=devices))\n"
     )
-
-
-def test_a_number_of_devices_that_cannot_be_is_an_error():
-    there = swarm.lane_mesh().size
-    message = f"data_parallel: expected at most the number of devices, {there}; got 99"
-    with pytest.raises(SwarmError, match=message):
-        train(perceptron, data_parallel=99)
-    with refuses(SwarmError):
-        train(perceptron, data_parallel=0)
-    if there > 1:
-        with refuses(SwarmError):
-            swarm.lane_mesh(2, data_parallel=there)

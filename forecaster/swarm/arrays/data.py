@@ -117,12 +117,6 @@ class Held:
         self.example = jax.tree.map(_shape_of_one, first)
         self.members = members
 
-    @property
-    def is_small(self) -> bool:
-        """Whether the data are at most 1 MiB, and need no conversion for JAX."""
-        plain = all(map(_is_plain, jax.tree.leaves(self.shared)))
-        return plain and self.members * self.bytes_each + total_bytes(self.shared) <= 2**20
-
     def rows(self, rows: Rows) -> Data:
         """Return the data of these members, arrays (row, ...); rows may repeat."""
         if not self.streamed:
@@ -176,13 +170,6 @@ def shape_in_jax(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
     """
     kept = jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
     return jax.ShapeDtypeStruct(shape, kept)
-
-
-def _is_plain(leaf: Any) -> bool:
-    if not isinstance(leaf, np.ndarray):
-        return False
-    dtype = cast(np.ndarray, leaf).dtype
-    return jax.dtypes.canonicalize_dtype(dtype) == dtype
 
 
 def check_rows(tree: Tree, members: int, what: str) -> None:

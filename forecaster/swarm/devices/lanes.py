@@ -22,7 +22,7 @@ from forecaster.swarm.arrays.data import Rows, check_data, split_shared, with_ro
 from forecaster.swarm.arrays.members import consecutive, take_members
 from forecaster.swarm.checks import SwarmError, check_counts, warn
 from forecaster.swarm.devices.data_parallel import AXIS
-from forecaster.swarm.devices.programs import Program, cores, spread
+from forecaster.swarm.devices.mapped import Program, cores, spread
 from forecaster.swarm.task import Tree
 
 
@@ -207,11 +207,8 @@ def over_lanes(function: Callable[..., Tree], mesh: Mesh, *, once: bool = False)
 
     It is called with the shared arrays, None, and a call's part of each tree.
     """
-    name = getattr(function, "__name__", "")
-    return spread(functools.partial(_of_member, function), mesh, once=once, name=name)
 
+    def of_member(shared: tuple[Tree, ...], _: None, *trees: Tree) -> Tree:
+        return function(*with_shared(trees, shared))
 
-def _of_member(
-    function: Callable[..., Tree], shared: tuple[Tree, ...], _: None, *trees: Tree
-) -> Tree:
-    return function(*with_shared(trees, shared))
+    return spread(of_member, mesh, once=once, name=getattr(function, "__name__", ""))

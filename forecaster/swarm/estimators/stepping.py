@@ -13,9 +13,10 @@ from jaxtyping import Float
 from forecaster.swarm.arrays.data import is_shared, split_shared, total_bytes, with_shared
 from forecaster.swarm.arrays.members import consecutive, take_members, write_members
 from forecaster.swarm.checkpoints.history import widened_losses
-from forecaster.swarm.devices.inline import inline_mesh
+from forecaster.swarm.devices.calling_thread import inline_mesh
 from forecaster.swarm.devices.lanes import lane_mesh
-from forecaster.swarm.devices.programs import first_call, in_place_of_other_mesh
+from forecaster.swarm.devices.mapped import in_place_of_other_mesh
+from forecaster.swarm.devices.program_cache import first_call
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import Tree
 from forecaster.swarm.training.loop import State, chosen_state
@@ -28,35 +29,32 @@ MOST_BYTES = 2**30  # larger states are not kept on a device
 _SMALL_WORK = 2**19
 
 
-class AllAtOnce:
-    """A program that maps a function over all members, by ``vmap``; a call is one dispatch of JAX.
+@functools.lru_cache(maxsize=64)
+def all_at_once(function: Callable[..., Tree]) -> Callable[..., Tree]:
+    """Return a program that maps a function over all members by ``vmap``, in one dispatch of JAX.
 
-    It takes trees of arrays (member, ...) or :class:`Shared`, and may be called inside ``jit``,
-    ``grad``, ``vmap`` and ``scan``.
+    It takes trees of arrays (member, ...) or :class:`Shared`, returns arrays (member, ...) on the
+    device, and may be called inside ``jit``, ``grad``, ``vmap`` and ``scan``.
     """
 
-    def __init__(self, function: Callable[..., Tree]):
-        def everyone(*trees: Tree) -> Tree:
-            by_member, shared = split_shared(trees)
+    def everyone(*trees: Tree) -> Tree:
+        by_member, shared = split_shared(trees)
 
-            def one(*each: Tree) -> Tree:
-                return function(*with_shared(each, shared))
+        def one(*each: Tree) -> Tree:
+            return function(*with_shared(each, shared))
 
-            return jax.vmap(one)(*by_member)
+        return jax.vmap(one)(*by_member)
 
-        everyone.__name__ = f"swarm_{getattr(function, '__name__', 'function')}"
-        self._call, self._called = cast(Any, jax.jit(everyone)), False
+    everyone.__name__ = f"swarm_{getattr(function, '__name__', 'function')}"
+    jitted, called = cast(Any, jax.jit(everyone)), False
 
-    def __call__(self, *trees: Tree) -> Tree:
-        """Return what the function returns for all members, arrays (member, ...) on the device."""
-        if self._called:
-            return self._call(*trees)
-        out = first_call(self._call, *trees)
-        self._called = True
+    def call(*trees: Tree) -> Tree:
+        nonlocal called
+        out = jitted(*trees) if called else first_call(jitted, *trees)
+        called = True
         return out
 
-
-all_at_once = functools.lru_cache(maxsize=64)(AllAtOnce)
+    return call
 
 
 class Step(NamedTuple):

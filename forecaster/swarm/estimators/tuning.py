@@ -10,16 +10,16 @@ import dataclasses
 import functools
 import itertools
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from forecaster.swarm.arrays.data import check_data, shared_rows
-from forecaster.swarm.arrays.members import take_members, write_members
+from forecaster.swarm.arrays.members import take_members
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint, is_there
-from forecaster.swarm.checkpoints.history import History
 from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, broadcast_limits, check_ids
 from forecaster.swarm.estimators.swarm import Swarm
 from forecaster.swarm.execution.fitting import Progress, fit
@@ -168,7 +168,7 @@ def tune(
     Raises SwarmError if candidates have different names or a series has no validation example,
     and as :func:`fit` does.
     """
-    ids = tuple(ids)
+    began, ids = time.perf_counter(), tuple(ids)
     check_ids(ids)
     check_data(data, len(ids))
     check_validated(ids, data)
@@ -184,30 +184,30 @@ def tune(
         stage = f"rung {rung + 1} of {len(rungs)}"
         rank = best_loss.argsort(1, kind="stable").argsort(1)
         for number, group in enumerate(groups):
-            group.active = group.active[rank[group.cells] < kept]
-            if not len(group.active):
+            cells = rows, _ = group.rows, group.numbers
+            group.active &= rank[cells] < kept
+            if not group.active.any():
                 continue
-            cells = rows, _ = group.cells
-            result = fit(
+            most = np.minimum(limits.epochs[rows], last)
+            group.result = result = fit(
                 group.task,
                 shared_rows(data, rows),
-                [group.names[int(member)] for member in group.active],
+                group.names,
                 seed=0,
-                epochs=np.minimum(limits.epochs[rows], last),
+                epochs=np.where(group.active, most, np.maximum(trained[cells], 1)),
                 patience=limits.patience[rows],
                 keys=keys[rows],
-                hyperparams=take_members(group.hyperparams, group.active),
-                previous=group.result and group.result.select(group.active),
+                hyperparams=group.hyperparams,
+                previous=group.result,
                 checkpoint=checkpoint and _stage(checkpoint, f"{rung}.{number}"),
                 on_progress=on_progress and functools.partial(_report, on_progress, stage),
                 **machine,
             )
-            group.update(result)
             best_loss[cells] = np.where(np.isfinite(result.best_loss), result.best_loss, np.inf)
             trained[cells] = result.epochs
     choice = best_loss.argmin(1)  # candidates that were dropped on the way may win too
     winners = tuple(found for group in groups if (found := group.winners(choice, ids)))
-    seconds = sum(group.result.seconds for group in groups if group.result)
+    seconds = time.perf_counter() - began
     return Tuned(ids, tuple(candidates), choice, best_loss, trained, winners, seconds, seed)
 
 
@@ -225,8 +225,8 @@ class _Group:
     """The members of one size: every series with every candidate of that size.
 
     - ``rows``, ``numbers``: of each member, the position of its series and its candidate's number
-    - ``active``: the members that still train
-    - ``result``: of all members; a dropped one has its result from before it was dropped
+    - ``active``: whether each member still trains; one that was dropped keeps its state
+    - ``result``: of all members; None before the first rung
     """
 
     size: Candidate
@@ -235,29 +235,8 @@ class _Group:
     rows: Int[np.ndarray, " member"]
     numbers: Int[np.ndarray, " member"]
     hyperparams: dict[str, np.ndarray]
-    active: Int[np.ndarray, " active"]
+    active: Bool[np.ndarray, " member"]
     result: FitResult | None = None
-
-    @property
-    def cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """The places of the active members in arrays (series, candidate)."""
-        return self.rows[self.active], self.numbers[self.active]
-
-    def update(self, new: FitResult) -> None:
-        """Write new results of the active members into ``result``."""
-        if (before := self.result) is None:
-            self.result = new
-            return
-        state = write_members(before.state, self.active, new.state)
-        history = History(before.losses)
-        history.add(self.active, new.losses, np.zeros(len(self.active), int), new.epochs)
-        self.result = FitResult(
-            before.ids,
-            state,
-            history.losses,
-            before.seconds + new.seconds,
-            {**before.failed, **new.failed},
-        )
 
     def winners(self, choice: Int[np.ndarray, " series"], ids: Sequence[str]) -> Winners | None:
         """Return the chosen members, under their series' names; None if there are none.
@@ -291,9 +270,8 @@ def _groups(
         for name in [name for name in candidates[0] if name not in sizes]:
             values[name] = np.array([candidates[int(number)][name] for number in numbers])
         names = [f"{name}/{number}" for name in ids for number in some]
-        everybody = np.arange(len(rows))
-        task = make_task(**dict(size))
-        groups.append(_Group(dict(size), task, names, rows, numbers, values, everybody))
+        members = make_task(**dict(size)), names, rows, numbers, values, np.ones(len(rows), bool)
+        groups.append(_Group(dict(size), *members))
     return groups
 
 

@@ -11,15 +11,16 @@ members come from another one.
 import dataclasses
 import functools
 import math
+import operator
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Bool, Int, Int32
+from jaxtyping import Bool, Int
 
 from forecaster.swarm.arrays.data import Rows, total_bytes, with_shared
 from forecaster.swarm.arrays.members import take_members, write_members
@@ -34,19 +35,12 @@ from forecaster.swarm.devices.lanes import (
     packed_members,
     unpack_chunks,
 )
-from forecaster.swarm.devices.programs import Program, spread
+from forecaster.swarm.devices.mapped import Program, spread
 from forecaster.swarm.execution.memory import chunk_size, members_at_once, shapes_of
 from forecaster.swarm.execution.shards import Job, Resources, Shard
 from forecaster.swarm.execution.vectors import Vector
-from forecaster.swarm.task import AnyArray, Data, Member, Task, Tree
-from forecaster.swarm.training.loop import (
-    Block,
-    State,
-    Status,
-    measures_nothing,
-    resumed,
-    train_block,
-)
+from forecaster.swarm.task import Data, Member, Task
+from forecaster.swarm.training.loop import Losses, State, Status, resumed, train_block
 
 # The chunks that a lane goes through in one call, where their members together have no more bytes
 # than _SMALL. Each call costs the host half a millisecond.
@@ -103,12 +97,7 @@ class Schedule:
         self._train = compiled(self._task, self.mesh, self.pace.longest)
         self.layout = self._layout_for(resources, total_bytes(origin) // members)
         self._moving = 0.0  # seconds in which the latest block moved states
-        # Small data that one call of each program takes go with the call, which is faster.
-        self._one_call = self.held.is_small and members <= self.layout.at_once
-        self._one_call &= bool(self.pace.epochs >= np.max(self.limits.epochs))
-        self._shared = self.held.shared
-        if not self._one_call:
-            self._shared = jax.device_put(self._shared, NamedSharding(self.mesh, P()))
+        self._shared = jax.device_put(self.held.shared, NamedSharding(self.mesh, P()))
         self.history = History(losses, self._task.metrics)
         # A value that is replaced as a whole, so that an interruption finds the old or the new one.
         self._snapshot = Snapshot(np.zeros(members, bool), origin, ())
@@ -240,8 +229,7 @@ class Schedule:
         own = self._snapshot.state, self.hyperparams, self.limits
         state, hyperparams, limits = packed_members(own, rows, self.layout)
         member = Member(packed_chunks(self.held.rows, rows, self.layout), hyperparams, limits)
-        if not self._one_call:
-            member = jax.device_put(member, NamedSharding(self.mesh, P("lane")))
+        member = jax.device_put(member, NamedSharding(self.mesh, P("lane")))
         begins = self.layout.by_chunk(np.isnan(self._snapshot.state.best_loss[rows])) > 0
         return Packed(rows, state, member, begins)
 
@@ -260,49 +248,27 @@ class Schedule:
         rows, lengths = _rows(resident), _lengths(resident)
         before = self.epoch[rows]
         epochs = self._next_epochs(rows)
-        blocks = [self._trained(each, epochs) for each in resident]
-        results = self._results(blocks, epochs)
-        for number, before_it in enumerate(resident):
-            if not unpack_chunks([results[number][1]], [lengths[number]]).all():
-                # So that members that diverged have their last finite weights as the best.
-                blocks[number] = self._trained(before_it, epochs, checked=True)
-                results[number] = self._results([blocks[number]], epochs)[0]
-        losses, _ = unpack_chunks(results, lengths)
+        states, losses = zip(*(self._trained(each, epochs) for each in resident), strict=True)
         after = [
-            each._replace(state=block.state, begins=np.zeros_like(each.begins))
-            for each, block in zip(resident, blocks, strict=True)
+            each._replace(state=state, begins=np.zeros_like(each.begins))
+            for each, state in zip(resident, states, strict=True)
         ]
         state = self._with_progress(self._snapshot.state, after)
+        used = jax.tree.map(operator.itemgetter((..., slice(epochs))), jax.device_get(losses))
+        losses = unpack_chunks(used, lengths)
         self.history.add(rows, losses, before, np.asarray(state.epoch)[rows])
         self._snapshot = Snapshot(self.started, state, tuple(after))
         self.pace.adapt(time.perf_counter() - began + self._moving, self._moving)
 
     def _next_epochs(self, rows: Rows) -> int:
         """Return the number of epochs of the next block of these members."""
-        training = self._training[rows]
-        left = (self.limits.epochs[rows] - self.epoch[rows])[training]
-        left = left[left > 0]
-        if not len(left):
-            return 1
-        most = left.min() if measures_nothing(self._task) else left.max()
-        return int(min(self.pace.epochs, most))
+        left = (self.limits.epochs[rows] - self.epoch[rows])[self._training[rows]]
+        return int(min(self.pace.epochs, left.max(initial=1)))
 
-    def _trained(self, packed: Packed, epochs: int, *, checked: bool = False) -> Block:
-        """Train chunks that have a member in training. ``checked``: check each epoch anyway."""
+    def _trained(self, packed: Packed, epochs: int) -> tuple[State, Losses]:
+        """Train chunks that have a member in training; return their states and losses."""
         each = self.layout.by_chunk(self._training[packed.rows]) * np.int32(epochs)
-        train = self._train
-        if checked:
-            train = compiled(self._task, self.mesh, self.pace.longest, checked=True)
-        return train((self._shared,), (each, packed.begins), packed.state, packed.member)
-
-    def _results(self, blocks: Sequence[Block], epochs: int) -> list[Tree]:
-        """Return losses and soundness of blocks, on the host; losses of ``epochs`` only."""
-        results = [(each.losses, each.sound) for each in blocks]
-
-        def used(leaf: np.ndarray) -> np.ndarray:
-            return leaf[..., :epochs]
-
-        return [(jax.tree.map(used, losses), sound) for losses, sound in jax.device_get(results)]
+        return self._train((self._shared,), (each, packed.begins), packed.state, packed.member)
 
     def _bring_back(self) -> None:
         """Bring the states of all members to the host; none is resident from then on."""
@@ -322,52 +288,27 @@ def _lengths(resident: Sequence[Packed]) -> list[int]:
 
 
 @functools.lru_cache(maxsize=32)
-def compiled(
-    task: Task,
-    mesh: Mesh,
-    max_epochs: int,
-    *,
-    checked: bool = False,
-) -> Program:
-    """Return the program of a fit, which trains members for a block.
-
-    - ``max_epochs``: the maximum number of epochs in a block
-    - ``checked``: check each epoch, although nothing is measured; see :func:`train_block`
+def compiled(task: Task, mesh: Mesh, max_epochs: int) -> Program:
+    """Return the program of a fit, which trains members for a block of at most ``max_epochs``.
 
     It takes four arguments: the shared data; for each chunk of each lane the number of epochs, 0
-    where no member trains, and whether members begin; states; and :class:`Member`.
+    where no member trains, and whether members begin; states; and :class:`Member`. The weights are
+    in one vector where that is faster.
     """
-    checked = checked or not measures_nothing(task)
 
     def train(
         common: tuple[Data], by_chunk: tuple[jax.Array, jax.Array], state: State, member: Member
-    ) -> Block:
-        member, (epochs, begins) = _with_shared(member, common), by_chunk
-        learn = functools.partial(
-            train_block, max_epochs=max_epochs, begins=begins, checked=checked
-        )
-        return _as_vector(learn, task, state, member, epochs)
+    ) -> tuple[State, Losses]:
+        member = member._replace(data=with_shared(member.data, common[0]))
+        epochs, begins = by_chunk
+        vector = Vector.of(task, state, member.hyperparams)
+        if vector is None:
+            return train_block(task, state, member, epochs, max_epochs, begins=begins)
+        learned, joined = vector.task(task), vector.joined_state(state)
+        after, losses = train_block(learned, joined, member, epochs, max_epochs, begins=begins)
+        return vector.state(after), losses
 
     return spread(train, mesh, name="train")
-
-
-def _with_shared(member: Member, common: tuple[Data]) -> Member:
-    return member._replace(data=with_shared(member.data, common[0]))
-
-
-def _as_vector(
-    learn: Callable[..., Block],
-    task: Task,
-    state: State,
-    member: Member,
-    epochs: Int32[AnyArray, ""],
-) -> Block:
-    """Do what :func:`train_block` does, with the weights in one vector where that is faster."""
-    vector = Vector.of(task, state, member.hyperparams)
-    if vector is None:
-        return learn(task, state, member, epochs)
-    block = learn(vector.task(task), vector.joined_state(state), member, epochs)
-    return block._replace(state=vector.state(block.state))
 
 
 # The maximum number of epochs in a block, unless the first has more: with validation, and without.

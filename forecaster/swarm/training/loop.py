@@ -92,7 +92,8 @@ def resumed(state: State, limits: Limits, *, validated: bool) -> State:
     """Return the states (member, ...) of members that train on, perhaps with other limits or data.
 
     A member that had finished trains again if its limit is higher now. One whose best weights are
-    not finite has diverged. The loss of the best weights is measured again: until then it is NaN.
+    not finite has diverged. Of those that train, the loss of the best weights is measured again:
+    until then it is NaN.
     """
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state.best_params)]
     each = [np.isfinite(leaf).all(tuple(range(1, leaf.ndim))) for leaf in leaves]
@@ -100,9 +101,11 @@ def resumed(state: State, limits: Limits, *, validated: bool) -> State:
     finished = np.where(state.epoch < limits.epochs, Status.TRAINING, Status.FINISHED)
     going = np.isin(state.status, (Status.TRAINING, Status.FINISHED))
     status = np.where(usable, np.where(going, finished, state.status), Status.DIVERGED)
-    unknown = np.where(usable & validated, np.nan, np.inf)
-    loss = unknown.astype(np.asarray(state.best_loss).dtype)
-    return state._replace(status=status.astype(np.int32), best_loss=loss)
+    unknown = (status == Status.TRAINING) | np.isnan(state.best_loss)
+    loss = np.where(unknown, np.nan if validated else np.inf, state.best_loss)
+    return state._replace(
+        status=status.astype(np.int32), best_loss=loss.astype(np.asarray(state.best_loss).dtype)
+    )
 
 
 def measured(
@@ -211,17 +214,11 @@ def take_steps(
     member: Member,
     batch_key: Key[jax.Array, ""],
     loss_key: Key[jax.Array, ""],
-    *,
-    checked: bool = True,
 ) -> tuple[Params, OptState, Float[jax.Array, ""]]:
-    """Take a step on each batch of an epoch; return weights, optimiser state and the mean loss.
-
-    ``checked``: as of :func:`train_epoch`
-    """
+    """Take a step on each batch of an epoch; return weights, optimiser state and the mean loss."""
     data, hyperparams = member.data, member.hyperparams
     index, active = task.batches(data, batch_key)
     optimizer, steps = task.optimizer(hyperparams), active.shape[0]
-    always = index is None and not checked  # a step on all examples, or none: put back at the end
 
     def step(
         carry: tuple[Params, OptState], batch_of_step: tuple[Tree, jax.Array, jax.Array]
@@ -229,8 +226,7 @@ def take_steps(
         index, is_active, key = batch_of_step
         batch = shard_batch(task.take(data, index))
         params, opt_state, loss = train_step(task, optimizer, *carry, batch, key, hyperparams)
-        after = params, opt_state
-        return after if always else where(is_active, after, carry), jnp.where(is_active, loss, 0)
+        return where(is_active, (params, opt_state), carry), jnp.where(is_active, loss, 0)
 
     keys = jax.random.split(loss_key, steps)
     xs, begin = (index, active, keys), (state.params, state.opt_state)
@@ -241,24 +237,16 @@ def take_steps(
     return *after, losses.sum() / jnp.maximum(active.sum(), 1)
 
 
-def train_epoch(
-    task: Task, state: State, member: Member, *, checked: bool = True
-) -> tuple[State, Losses]:
+def train_epoch(task: Task, state: State, member: Member) -> tuple[State, Losses]:
     """Train a member for one epoch and validate it; return its state and the epoch's losses.
 
     The weights become the best ones if their validation loss is the lowest so far; without
     validation the latest are the best. After an epoch in which a loss or a weight is not finite,
     the best weights stay as they were.
-
-    ``checked``: whether to find out what became of the member; without it only weights, optimiser
-    state and the number of epochs change
     """
     epoch = state.epoch + 1
     keys = epoch_keys(state.key, epoch)
-    params, opt_state, train_loss = take_steps(task, state, member, *keys, checked=checked)
-    if not checked:
-        state = state._replace(params=params, opt_state=opt_state, epoch=epoch)
-        return state, Losses(train_loss, train_loss)
+    params, opt_state, train_loss = take_steps(task, state, member, *keys)
     loss = train_loss
     if task.validate is not None:
         loss = task.validate(params, member.data, member.hyperparams)
@@ -340,22 +328,9 @@ def train_one(
     def train(key_data: jax.Array, member: Member) -> State:
         new = init_state(task, key_data, member.hyperparams)
         new = new._replace(best_loss=jnp.float32(jnp.nan))  # still to be measured
-        return train_block(task, new, member, epochs, epochs, begins=True).state
+        return train_block(task, new, member, epochs, epochs, begins=True)[0]
 
     return cast(State, train(key_data, Member(data, hyperparams, limits)))
-
-
-class Block(NamedTuple):
-    """The result of a block of epochs of one member."""
-
-    state: State
-    losses: Losses  # each (epoch of the block,), NaN where it did not train
-    sound: Bool[AnyArray, "*member"]  # whether all losses and weights are finite
-
-
-def measures_nothing(task: Task) -> bool:
-    """Return whether nothing is measured after an epoch, neither validation loss nor metrics."""
-    return task.validate is None and task.measure is None
 
 
 def train_block(
@@ -366,26 +341,21 @@ def train_block(
     max_epochs: int,
     *,
     begins: bool | Bool[AnyArray, ""],
-    checked: bool = True,
-) -> Block:
+) -> tuple[State, Losses]:
     """Train a member for several epochs; after its last one nothing of it changes.
 
     - ``task``, ``state``, ``member``: as for :func:`train_epoch`
     - ``epochs``: the number of epochs, passed as data so that blocks of other lengths compile
-      nothing new. Unless ``checked``, it must not exceed what any training member has left
+      nothing new
     - ``max_epochs``: the number of epochs that the arrays of losses have room for
     - ``begins``: whether the loss of the best weights may have to be measured before
-    - ``checked``: whether each epoch is checked. Where nothing is measured, the end of the block is
-      enough, which takes up to a third less time: members that do not train are computed too, and
-      put back at the end; one that diverges trains to the end of the block, and the caller trains
-      the block again, checked
+
+    Returns the state and the losses, each (epoch of the block,), NaN where it did not train.
     """
 
-    def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Any]) -> tuple[State, Any]:
+    def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Losses]) -> tuple[State, Losses]:
         state, history = carry
-        after, losses = train_epoch(task, state, member, checked=checked)
-        if not checked:
-            return after, history.at[i].set(losses.train.astype(history.dtype))
+        after, losses = train_epoch(task, state, member)
         training = state.status == Status.TRAINING
 
         def write(row: AnyArray, loss: AnyArray) -> jax.Array:
@@ -403,46 +373,7 @@ def train_block(
         status, loss = cast(Any, jax.lax.cond(begins, begin, lambda: before))
         state = state._replace(status=status, best_loss=loss)
     blank = _blank_losses(task, max_epochs)
-    carry = state, blank if checked else blank.train
-    after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
-    if checked:
-        return Block(after, losses, jnp.bool_(True))
-    return _checked_at_the_end(task, state, after, losses, member, epochs)
-
-
-def _checked_at_the_end(
-    task: Task,
-    before: State,
-    after: State,
-    losses: Float[AnyArray, " epoch"],
-    member: Member,
-    epochs: int | Int32[AnyArray, ""],
-) -> Block:
-    """Return the result of a block of unchecked epochs; the latest weights are the best."""
-    index, active = task.batches(member.data, epoch_keys(before.key, before.epoch)[0])
-    training = (before.status == Status.TRAINING) & (before.epoch < member.limits.epochs)
-    done = jnp.where(training, epochs, 0)
-    some = active[0] | (index is not None)
-    trains, changed = done > 0, (done > 0) & some
-    losses = jnp.where(some, losses, 0)
-    losses = jnp.where(jnp.arange(len(losses)) < done, losses, jnp.nan)
-    epoch = (before.epoch + done).astype(jnp.int32)
-    finished = trains & (epoch >= member.limits.epochs)
-    latest = losses[jnp.maximum(done - 1, 0)].astype(before.best_loss.dtype)
-    params, opt_state = where(
-        changed, (after.params, after.opt_state), (before.params, before.opt_state)
-    )
-    state = after._replace(
-        params=params,
-        opt_state=opt_state,
-        epoch=epoch,
-        status=jnp.where(finished, Status.FINISHED, before.status).astype(jnp.int32),
-        best_params=where(trains, params, before.best_params),
-        best_loss=jnp.where(trains, latest, before.best_loss),
-        best_epoch=jnp.where(trains, epoch, before.best_epoch),
-    )
-    finite = (jnp.isfinite(losses) | (jnp.arange(len(losses)) >= done)).all()
-    return Block(state, Losses(losses, losses), finite & (all_finite(after.params) | ~changed))
+    return cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
 
 
 def _blank_losses(task: Task, epochs: int) -> Losses:

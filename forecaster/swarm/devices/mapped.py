@@ -1,6 +1,6 @@
 """Compiled programs: a function of one member, mapped over chunks of members on all lanes.
 
-Other processes find them on disk, see ``compiled``.
+Other processes find them on disk, see ``program_cache``.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import jax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from forecaster.swarm.devices.compiled import from_disk
+from forecaster.swarm.devices.program_cache import first_call
 from forecaster.swarm.task import Tree
 
 _SHAPE = operator.attrgetter("shape", "dtype")
@@ -56,12 +56,6 @@ class Program:
         return bool(self._known)
 
 
-def first_call(jitted: Any, *args: Tree) -> Tree:
-    """Call a function of ``jax.jit`` on arrays of new shapes, compiled with the cache on disk."""
-    jitted.trace(*args)  # raises the function's own errors
-    return from_disk(jitted.__name__, functools.partial(jitted, *args))
-
-
 def in_place_of_other_mesh(mesh: Mesh) -> contextlib.AbstractContextManager[Any]:
     """Return a context with this mesh if the caller has set one by ``jax.set_mesh``."""
     if jax.sharding.get_abstract_mesh().empty:
@@ -101,30 +95,23 @@ def spread(
     - ``name``: shown in profiles as ``jit_swarm_NAME``; by default the function's
     """
 
+    def lane(common: Tree, by_lane: tuple[Tree, ...]) -> Tree:
+        """Do the work of one lane, one chunk after another. Arrays are (1, chunk, member, ...)."""
+
+        def chunk(each: tuple[Tree, ...]) -> Tree:
+            by_chunk, *trees = each
+            return jax.vmap(functools.partial(function, common, by_chunk))(*trees)
+
+        chunks = jax.tree.map(operator.itemgetter(0), by_lane)
+        return jax.tree.map(operator.itemgetter(None), cast(Tree, jax.lax.map(chunk, chunks)))
+
     def everywhere(common: Tree, by_lane: tuple[Tree, ...]) -> Tree:
+        specs, out = (P(), P("lane")), P("lane")
         mapped = jax.shard_map(
-            functools.partial(lane, function),
-            mesh=mesh,
-            in_specs=(P(), P("lane")),
-            out_specs=P("lane"),
-            axis_names={"lane"},
-            check_vma=False,
+            lane, mesh=mesh, in_specs=specs, out_specs=out, axis_names={"lane"}, check_vma=False
         )
         return mapped(common, by_lane)
 
     name = name or getattr(function, "__name__", "")
     everywhere.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
     return Program(everywhere, mesh, once=once)
-
-
-def lane(function: Callable[..., Tree], common: Tree, by_lane: tuple[Tree, ...]) -> Tree:
-    """Do the work of one lane: one chunk after another. Arrays are (1, chunk, member, ...)."""
-    of_chunk = functools.partial(chunk, function, common)
-    chunks = jax.tree.map(operator.itemgetter(0), by_lane)
-    return jax.tree.map(operator.itemgetter(None), cast(Tree, jax.lax.map(of_chunk, chunks)))
-
-
-def chunk(function: Callable[..., Tree], common: Tree, each: tuple[Tree, ...]) -> Tree:
-    """Do the work of one chunk, all of its members at once."""
-    by_chunk, *trees = each
-    return jax.vmap(functools.partial(function, common, by_chunk))(*trees)

@@ -14,15 +14,15 @@ import os
 import stat
 import threading
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 
 from forecaster.swarm.checks import warn
+from forecaster.swarm.task import Tree
 
-_Value = TypeVar("_Value")
 _MOST_BYTES = 2**28  # of the files of a folder, of which a fit of thirty tickers writes 2**19
 
 SWITCH = "FORECASTER_CACHE"
@@ -55,24 +55,25 @@ _chosen: str | None = None  # the folder of keep_compiled
 _lock = threading.RLock()  # held while JAX's settings are not those of the process
 
 
-def from_disk(name: str, compile_it: Callable[[], _Value]) -> _Value:
-    """Return what ``compile_it`` returns, the executable of a program, by JAX's cache on disk.
+def first_call(jitted: Any, *args: Tree) -> Tree:
+    """Call a function of ``jax.jit`` on arrays of new shapes, compiled with JAX's cache on disk.
 
-    ``name``: the program's in JAX, without ``jit_``. JAX does not replace a damaged file, so the
-    files of the name are removed where JAX cannot read one.
+    JAX does not replace a damaged file, so the files of the function's name are removed where JAX
+    cannot read one.
     """
+    jitted.trace(*args)  # raises the function's own errors
     folder: str | None = None
     try:
         with kept(strict=True) as folder:
-            return compile_it()
+            return jitted(*args)
     except Exception:  # of any library that unpacks the file; or it does not compile
         if folder is None:
             raise
         with contextlib.suppress(OSError):
-            for path in Path(folder).glob(f"jit_{name}-*"):
+            for path in Path(folder).glob(f"jit_{jitted.__name__}-*"):
                 path.unlink(missing_ok=True)
     with kept():
-        return compile_it()
+        return jitted(*args)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ examples (2026-11). JAX can run programs in the caller's thread, by a setting of
 A second set of CPU devices, which only single calls use, leaves the caller's own programs alone.
 """
 
+import functools
 import threading
 from typing import Any, cast
 
@@ -15,7 +16,6 @@ import numpy as np
 from jax.sharding import Mesh
 
 _making = threading.Lock()
-_made: list[Mesh | None] = []  # empty until the mesh is first asked for
 
 
 def inline_mesh() -> Mesh | None:
@@ -25,11 +25,10 @@ def inline_mesh() -> Mesh | None:
     so that it may be missing, take other arguments or fail.
     """
     with _making:
-        if not _made:
-            _made.append(_inline_mesh())
-        return _made[0]
+        return _inline_mesh()
 
 
+@functools.cache
 def _inline_mesh() -> Mesh | None:
     # As many devices as JAX has: the threads that large products share depend on it.
     count = len(cast(list[Any], jax.local_devices(backend="cpu")))
