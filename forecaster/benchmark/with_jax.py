@@ -1,5 +1,6 @@
 """Run a job by the swarm, and by the plain ``vmap`` that published work uses."""
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -23,7 +24,6 @@ class Examples(NamedTuple):
     inputs: Any  # (window, lookback, feature)
     targets: Any  # (window, 1)
     order: Any  # (step, batch)
-    weights: Any  # initial weights by name
 
 
 def by_swarm(job: Job, *, kernel: bool = True) -> Callable[[], tuple[float, np.ndarray]]:
@@ -31,25 +31,21 @@ def by_swarm(job: Job, *, kernel: bool = True) -> Callable[[], tuple[float, np.n
 
     It returns seconds per member and epoch, and each member's loss in the last epoch.
     """
-    task, (x, y), order = _task(job, kernel=kernel), _all_examples(job), job.order()
-    orders = np.broadcast_to(order, (job.members, *order.shape))
-    data = Examples(x, y, orders, _all_weights(job))
+    task, (x, y), members = _task(job, kernel=kernel), _all_examples(job), job.members
+    data = Examples(x, y, swarm.Shared(job.order()))
+    ids = tuple(f"m{member}" for member in range(members))
     hyperparams = {"learning_rate": BENCHMARK_LEARNING_RATE}
-    state = swarm.map_members(
-        lambda key, hyperparams: swarm.init_state(task, key, hyperparams),
-        np.zeros((job.members, 2), np.uint32),
-        swarm.broadcast_hyperparams(hyperparams, job.members), members=job.members,
-    )  # fmt: skip
-    state = swarm.State(*state)._replace(params=data.weights, best_params=data.weights)
-    losses = np.zeros((job.members, 0), np.float32)
-    ids = tuple(f"m{member}" for member in range(job.members))
-    start = swarm.FitResult(ids, state, swarm.Losses(losses, losses), 0.0)
+    begin, keys = functools.partial(swarm.init_state, task), swarm.member_keys(0, ids)
+    own = swarm.broadcast_hyperparams(hyperparams, members), _all_weights(job)
+    state = swarm.State(*swarm.map_members(begin, keys, *own, members=members))
+    none = np.zeros((members, 0), np.float32)
+    start = swarm.FitResult(ids, state, swarm.Losses(none, none), 0.0)
 
     def run() -> tuple[float, np.ndarray]:
         began = time.perf_counter()
         fitted = swarm.fit(
-            task, data._replace(weights=()), ids, seed=0, epochs=job.epochs,
-            hyperparams=hyperparams, previous=start, block=job.epochs,
+            task, data, ids, seed=0, epochs=job.epochs, hyperparams=hyperparams, previous=start,
+            block=job.epochs,
         )  # fmt: skip
         seconds = time.perf_counter() - began
         return seconds / job.members / job.epochs, np.asarray(fitted.losses.train[:, -1])
@@ -107,18 +103,20 @@ def _loss(job: Job, recurrence: _Recurrence) -> Callable[[_Weights, Any, Any], j
     return loss
 
 
-def _with_kernel(
-    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool, precision: str
+def _ours(
+    kernel: jax.Array,
+    bias: jax.Array,
+    inputs: jax.Array,
+    *,
+    last_only: bool,
+    precision: str,
+    compiled: bool,
 ) -> jax.Array:
+    """Run an LSTM of the swarm, by the compiled kernel if there is one, or by JAX alone."""
     valid = jnp.ones(inputs.shape[:2])
-    return lstm(kernel, bias, inputs, valid, last_only=last_only, precision=precision)
-
-
-def _without_kernel(
-    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool, precision: str
-) -> jax.Array:
-    valid, precision = jnp.ones(inputs.shape[:2]), check_precision(precision)
-    hidden = jax_lstm(kernel, bias, inputs, valid, precision=precision)
+    if compiled:
+        return lstm(kernel, bias, inputs, valid, last_only=last_only, precision=precision)
+    hidden = jax_lstm(kernel, bias, inputs, valid, precision=check_precision(precision))
     return hidden[-1] if last_only else hidden
 
 
@@ -152,7 +150,7 @@ def _all_weights(job: Job) -> dict[str, np.ndarray]:
 
 
 def _task(job: Job, *, kernel: bool) -> swarm.Task:
-    loss = _loss(job, _with_kernel if kernel else _without_kernel)
+    loss = _loss(job, functools.partial(_ours, compiled=kernel))
     shapes = {name: value.shape for name, value in job.weights(0).items()}
     return swarm.Task(
         init=lambda key: {name: jnp.zeros(shape) for name, shape in shapes.items()},

@@ -57,15 +57,13 @@ def fill_members(tree: Any, rows: np.ndarray, new: Any) -> None:
         leaf[rows] = values
 
 
-def append_members(first: _T, *others: _T) -> _T:
-    """Concatenate trees of arrays (member, ...) along the member axis."""
-    if not others:
-        return first
+def append_members(first: _T, second: _T) -> _T:
+    """Concatenate two trees of arrays (member, ...) along the member axis."""
 
     def append(*leaves: np.ndarray) -> np.ndarray:
         return np.concatenate(leaves)
 
-    return jax.tree.map(append, first, *others)
+    return jax.tree.map(append, first, second)
 
 
 def mean_members(tree: _T, weights: Float[np.ndarray, " member"]) -> _T:

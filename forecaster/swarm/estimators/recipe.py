@@ -1,6 +1,5 @@
 """Model, loss and optimiser that all members share, and the functions of one member from them."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
@@ -8,18 +7,15 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, UInt32
 
-from forecaster.swarm.adapters.functions import Functions
-from forecaster.swarm.checks import SwarmError, check_counts, takes, warn
-from forecaster.swarm.task import Hyperparams, Params, Task, Tree
+from forecaster.swarm.checks import SwarmError, takes, warn
+from forecaster.swarm.task import Hyperparams, Params, Tree
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, chosen_state, init_state, train_on_batch
-from forecaster.swarm.training.losses import Batch, applied, filled, loss_of
-from forecaster.swarm.training.measures import NOTHING, Watched
-from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
-from forecaster.swarm.training.supervised import SupervisedTask
+from forecaster.swarm.training.losses import Batch, applied, filled
+from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, names_taken
+from forecaster.swarm.training.supervised import Recipe
 
 
 class Pure(NamedTuple):
@@ -40,29 +36,8 @@ class Pure(NamedTuple):
     apply: Callable[[Params, Tree, Hyperparams], Tree]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Recipe:
-    """Model, loss and optimiser of all members. Programs are traced once per recipe."""
-
-    functions: Functions
-    loss: Callable[[Tree, Tree], jax.Array] | None
-    loss_fn: Callable[..., Any] | None
-    optimizer: Optimizer
-    accumulate: int
-    compute_dtype: DTypeLike | None
-
-    @functools.lru_cache(maxsize=32)  # noqa: B019, keeps few recipes alive
-    def task(
-        self,
-        batch_size: int | None = None,
-        *,
-        validated: bool = False,
-        seen: Watched = NOTHING,
-    ) -> Task:
-        """Return the task of a fit."""
-        learned = self.functions, self.loss, self.loss_fn, self.optimizer, self.accumulate
-        check_counts(batch_size=batch_size, accumulate=self.accumulate)
-        return SupervisedTask(*learned, self.compute_dtype, batch_size, seen, validated).task()
+class SwarmRecipe(Recipe):
+    """Model, loss and optimiser of all members, and the functions of one member."""
 
     # Methods that programs are made of: functions of one member.
 
@@ -89,8 +64,7 @@ class Recipe:
         self, params: Params, hyperparams: Hyperparams, batch: Batch
     ) -> Float[jax.Array, ""]:
         """Return a member's loss on a batch without a key; NaN without examples."""
-        loss = loss_of(self.functions, self.loss, self.loss_fn, self.compute_dtype)
-        found = loss(params, self._batch(batch), None, hyperparams)
+        found = self.loss_of_batch(params, self._batch(batch), None, hyperparams)
         return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
     def step(
@@ -165,7 +139,7 @@ class Recipe:
                 "optax.adam"
             )
 
-    def check_same(self, other: "Recipe") -> None:
+    def check_same(self, other: Recipe) -> None:
         """Raise SwarmError unless the other recipe has the same model, loss and optimiser."""
         models = [recipe.functions.made_of or recipe.functions for recipe in (self, other)]
         names = "loss", "loss_fn", "optimizer", "accumulate", "compute_dtype"

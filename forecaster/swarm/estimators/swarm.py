@@ -31,7 +31,7 @@ from forecaster.swarm.checks import (
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import populations, storage
 from forecaster.swarm.estimators.cost import Cost, cost_of
-from forecaster.swarm.estimators.recipe import Pure, Recipe
+from forecaster.swarm.estimators.recipe import Pure, SwarmRecipe
 from forecaster.swarm.estimators.stepping import OnDevice, all_at_once
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best, untrained_members
 from forecaster.swarm.execution.result import FitResult
@@ -114,7 +114,7 @@ class Swarm:
         self._machine: dict[str, Any] = {"lanes": lanes, "chunk": chunk, "memory": memory}
         self._machine |= {"data_parallel": data_parallel}
         made = loss, loss_fn, optimizer, accumulate, compute_dtype
-        self._recipe = Recipe(functions_of(model), *made)
+        self._recipe = SwarmRecipe(functions_of(model), *made)
         check_one_loss(loss, loss_fn)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._device = ids, cast(OnDevice | None, None)

@@ -55,32 +55,23 @@ def _may_convolve(params: Params) -> bool:
 
 
 def _changed(jaxpr: Jaxpr) -> Jaxpr:
-    """Replace convolutions by products, in called functions too; return itself if it has none."""
+    """Replace convolutions by products, in branches, loop bodies and called functions too."""
     changed = [_product(eqn) if _fits(eqn) else [_inside(eqn)] for eqn in jaxpr.eqns]
-    if all(new[0] is old for new, old in zip(changed, jaxpr.eqns, strict=True)):
-        return jaxpr
     return jaxpr.replace(eqns=list(itertools.chain.from_iterable(changed)))
 
 
 def _inside(eqn: JaxprEqn) -> JaxprEqn:
-    """Do the same to the functions that an operation holds, such as branches and loop bodies."""
-    params = {name: _changed_value(value) for name, value in eqn.params.items()}
-    if all(params[name] is value for name, value in eqn.params.items()):
-        return eqn
-    return eqn.replace(params=params)
+    return eqn.replace(params={name: _in_value(value) for name, value in eqn.params.items()})
 
 
-def _changed_value(value: Any) -> Any:
+def _in_value(value: Any) -> Any:
+    """Do the same to the functions that a parameter of an operation holds."""
     if isinstance(value, Jaxpr):
         return _changed(value)
     if isinstance(value, ClosedJaxpr):
-        changed = _changed(value.jaxpr)
-        return value if changed is value.jaxpr else value.replace(jaxpr=changed)
+        return value.replace(jaxpr=_changed(value.jaxpr))
     if type(value) is tuple:
-        values = cast(tuple[Any, ...], value)
-        changed = tuple(map(_changed_value, values))
-        same = all(new is old for new, old in zip(changed, values, strict=True))
-        return values if same else changed
+        return tuple(map(_in_value, cast(tuple[Any, ...], value)))
     return value
 
 

@@ -134,21 +134,17 @@ def _called(
     function: Callable[..., object], hyperparams: Hyperparams
 ) -> optax.GradientTransformation:
     """Call the function with the hyperparameters that are named like its arguments."""
-    parameters = inspect.signature(function).parameters
-    missing = [
-        name
-        for name, parameter in parameters.items()
-        if name not in hyperparams
-        and parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-    ]
-    if missing:
-        raise SwarmError(
-            f"optimizer {getattr(function, '__name__', function)}: needs "
-            f"{', '.join(missing)}; hyperparameters given: {', '.join(hyperparams) or 'none'}"
-        )
+    signature = inspect.signature(function)
+    given = {name: hyperparams[name] for name in signature.parameters if name in hyperparams}
     try:
-        made = function(**{name: hyperparams[name] for name in parameters if name in hyperparams})
+        signature.bind(**given)
+    except TypeError as error:
+        raise SwarmError(
+            f"optimizer {getattr(function, '__name__', function)}: {error}; hyperparameters "
+            f"given: {', '.join(hyperparams) or 'none'}"
+        ) from error
+    try:
+        made = function(**given)
     except jax.errors.ConcretizationTypeError as error:
         raise SwarmError(
             f"optimizer {getattr(function, '__name__', function)!r}: it has a branch that "

@@ -27,7 +27,7 @@ from forecaster.swarm.training.losses import (
     loss_of,
     predictions_of,
 )
-from forecaster.swarm.training.measures import Metric, Watched, watched
+from forecaster.swarm.training.measures import NOTHING, Metric, Watched, watched
 from forecaster.swarm.training.optimizers import Optimizer, adamw, inject_hyperparams
 
 Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
@@ -138,16 +138,15 @@ def supervised(
     Raises SwarmError unless exactly one of ``loss`` and ``loss_fn`` is given, and unless
     ``batch_size`` and ``accumulate`` are whole numbers of 1 or more.
     """
-    check_counts(batch_size=batch_size, accumulate=accumulate)
     check_one_loss(loss, loss_fn)
     learned = functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
     seen = watched(metrics, monitor, mode, validated=validated)
-    return SupervisedTask(*learned, batch_size, seen, validated).task()
+    return Recipe(*learned).task(batch_size, validated=validated, seen=seen)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SupervisedTask:
-    """The functions of a task over :class:`Supervised` data; fields as of :func:`supervised`."""
+class Recipe:
+    """Model, loss and optimiser of all members; fields as of :func:`supervised`."""
 
     functions: Functions
     loss: ElementwiseLoss | None
@@ -155,45 +154,60 @@ class SupervisedTask:
     optimizer: Optimizer
     accumulate: int
     compute_dtype: DTypeLike | None
-    batch_size: int | None
-    seen: Watched
-    validated: bool
 
-    def task(self) -> Task:
-        """Return the task."""
+    @functools.cached_property
+    def loss_of_batch(self) -> Callable[..., Any]:
+        """The loss of params, a :class:`Batch`, a key or None, and hyperparameters."""
+        return loss_of(self.functions, self.loss, self.loss_fn, self.compute_dtype)
+
+    @functools.lru_cache(maxsize=32)  # noqa: B019, keeps few recipes alive
+    def task(
+        self,
+        batch_size: int | None = None,
+        *,
+        validated: bool = False,
+        seen: Watched = NOTHING,
+    ) -> Task:
+        """Return the task of a fit. Programs are traced once per task."""
+        check_counts(batch_size=batch_size, accumulate=self.accumulate)
+        made = _SupervisedTask(self, batch_size, seen, validated)
         return Task(
             init=self.functions.init,
             loss=with_products(self.loss_of_batch),
-            batches=self.batches,
-            take=self.take,
-            validate=self.validate if self.validated else None,
+            batches=made.batches,
+            take=made.take,
+            validate=made.validate if validated else None,
             optimizer=inject_hyperparams(self.optimizer, self.accumulate),
-            measure=self.measure if self.seen.metrics else None,
-            metrics=self.seen.names,
-            criterion=self.seen.criterion if self.seen.monitor else None,
-            said=self._said(),
+            measure=made.measure if seen.metrics else None,
+            metrics=seen.names,
+            criterion=seen.criterion if seen.monitor else None,
+            said=self._said(batch_size, seen),
         )
 
-    def _said(self) -> str:
+    def _said(self, batch_size: int | None, seen: Watched) -> str:
         """Describe how members learn, by names that are the same in every process."""
         loss, optimizer = (_inside(each) for each in (self.loss or self.loss_fn, self.optimizer))
         made, dtype = isinstance(optimizer, optax.GradientTransformation), self.compute_dtype
         said = {
             "loss": getattr(loss, "__qualname__", type(loss).__qualname__),
             "optimizer": "made" if made else getattr(optimizer, "__qualname__", "another"),
-            "batch_size": self.batch_size,
+            "batch_size": batch_size,
             "accumulate": self.accumulate,
             "compute_dtype": None if dtype is None else jnp.dtype(dtype).name,
         }
-        seen = self.seen
         said |= {"metrics": ", ".join(seen.names)} if seen.names else {}
         said |= {"monitor": seen.monitor, "mode": seen.mode} if seen.monitor else {}
         return "; ".join(f"{name}={value}" for name, value in said.items())
 
-    @functools.cached_property
-    def loss_of_batch(self) -> Callable[..., Any]:
-        """The loss of params and a :class:`Batch`."""
-        return loss_of(self.functions, self.loss, self.loss_fn, self.compute_dtype)
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _SupervisedTask:
+    """The functions of a task over :class:`Supervised` data."""
+
+    recipe: Recipe
+    batch_size: int | None
+    seen: Watched
+    validated: bool
 
     def batches(
         self, data: Supervised, key: _Key
@@ -230,20 +244,21 @@ class SupervisedTask:
                 "validation: expected validation_inputs, validation_targets and validation_weight; "
                 "got none. Give them, or make the task with validated=False"
             )
-        return self.loss_of_batch(params, self._ready(*shard_batch(data[3:6])), None, hyperparams)
+        batch = self._ready(*shard_batch(data[3:6]))
+        return self.recipe.loss_of_batch(params, batch, None, hyperparams)
 
     def measure(
         self, params: Params, data: Supervised, hyperparams: Hyperparams
     ) -> dict[str, jax.Array]:
         """Measure the validation examples, or the training examples if there are no others."""
         batch = Batch(*shard_batch(data[3:6] if self.validated else data[:3]))
-        used = self.functions, self.compute_dtype
+        used = self.recipe.functions, self.recipe.compute_dtype
         predictions, targets = predictions_of(*used, params, batch, hyperparams)
         return self.seen.values(predictions, targets, batch.weight)
 
     def _ready(self, inputs: Tree, targets: Tree, weight: Any) -> Batch:
         batch = Batch(inputs, targets, weight)
-        return filled(batch) if self.loss_fn else batch
+        return filled(batch) if self.recipe.loss_fn else batch
 
 
 def _inside(function: Any) -> object:
