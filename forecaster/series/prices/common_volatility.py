@@ -301,8 +301,7 @@ def state_of_index(index: Panel, target: str) -> State:
         + [_log_volatility(_clipped(change) ** 2, _DAY)]
     )
     others = np.concatenate([_falls(change, _log_volatility(variance, _MONTH)), distance])
-    own = histories.positions[0] >= 0
-    return State(index.times[histories.positions[0, own]], levels[:, own], others[:, own])
+    return State(index.times[seen[0]], levels, others)
 
 
 def _unknown(panel: Panel, terms: tuple[str, ...]) -> State:

@@ -7,7 +7,6 @@ prices.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -20,7 +19,6 @@ PRICE_FEATURES = 9
 """Features of :func:`price_features` one row ahead; one more where the horizon is longer."""
 WEEKS = (13, 26, 39, 52)
 _FARTHEST = 20  # rows ahead, at most
-_AT_ONCE = 64  # series whose values fit into the cache of a core
 
 
 def usual_volatility(panel: Panel) -> float | None:
@@ -94,61 +92,37 @@ def active_days(
     weight. Where the horizon is longer than one row, the second is the highest activity of the
     later rows. NaN where no anniversary is known.
     """
-    offsets = range(max(3, min(horizon, _FARTHEST) + 1))
-    if times.dtype.kind != "M":
-        nothing = np.full(activity.shape, np.nan)
-        return [nothing] * min(2, horizon)
     features = [np.full(activity.shape, np.nan) for _ in range(min(2, horizon))]
+    if times.dtype.kind != "M":
+        return features
     alike: dict[bytes, list[int]] = {}  # series that have the same days
     for series, own in enumerate(positions):
         alike.setdefault(own.tobytes(), []).append(series)
     for rows in alike.values():
         begin = int((positions[rows[0]] < 0).sum())
-        sources = _anniversaries(times[positions[rows[0], begin:]], offsets)
-        for low in range(0, len(rows), _AT_ONCE):
-            some = rows[low : low + _AT_ONCE]
-            means = _means_at(activity[some, begin:], sources)
+        sources = _anniversaries(times[positions[rows[0], begin:]], min(horizon, _FARTHEST))
+        values = np.pad(activity[rows, begin:], ((0, 0), (0, 1)), constant_values=np.nan)
+        known = ~np.isnan(values)
+        values[~known] = 0.0
+        with np.errstate(invalid="ignore"):
+            means = (
+                sum(values[:, at] for at in weeks) / sum(known[:, at] for at in weeks)
+                for weeks in sources
+            )
             before, at, after = (next(means) for _ in range(3))
-            features[0][some, begin:] = before / 2 + at + after / 2
+            features[0][rows, begin:] = before / 2 + at + after / 2
             if horizon > 1:
-                features[1][some, begin:] = functools.reduce(np.fmax, means, after)
+                features[1][rows, begin:] = functools.reduce(np.fmax, means, after)
     return features
 
 
-def _anniversaries(
-    times: np.ndarray, offsets: Sequence[int]
-) -> Int[np.ndarray, "offset week step"]:
-    """Return the row that lies ``offset`` rows after the latest one at least ``week`` weeks old.
+def _anniversaries(times: np.ndarray, horizon: int) -> Int[np.ndarray, "offset week step"]:
+    """Return the rows beside the latest one that is at least a number of weeks old, at each step.
 
-    Where there is none, or it is later than the step, the number of rows stands for it.
+    They are that row, the next one, and at least one more, up to a horizon. Where there is none, or
+    it is later than the step, the number of rows stands for it.
     """
-    last = len(times)
-    rows = np.full((len(offsets), len(WEEKS), last), last)
-    for number, weeks in enumerate(WEEKS):
-        before = times - np.timedelta64(weeks, "W")
-        latest = np.searchsorted(times, before, side="right") - 1
-        for offset in offsets:
-            row = latest + offset
-            rows[offset, number] = np.where((latest >= 0) & (row <= np.arange(last)), row, last)
-    return rows
-
-
-def _means_at(activity: Rows, sources: Int[np.ndarray, "offset week step"]) -> Iterator[Rows]:
-    """Yield, for each offset, the mean of the values in the rows of all weeks.
-
-    NaN where none is known.
-    """
-    by_day = activity.T
-    unknown = np.isnan(by_day)
-    nothing = np.zeros((1, by_day.shape[1]))
-    # In this order a day's values of all series lie together.
-    values = np.concatenate([np.where(unknown, 0.0, by_day), nothing])
-    known = np.concatenate([~unknown, nothing.astype(bool)])
-    for weeks in sources:
-        total, count = np.zeros(by_day.shape), np.zeros(by_day.shape)
-        with np.errstate(invalid="ignore"):
-            for rows in weeks:
-                total += values[rows]
-                count += known[rows]
-            total /= count
-        yield total.T
+    before = [times - np.timedelta64(weeks, "W") for weeks in WEEKS]
+    latest = np.stack([np.searchsorted(times, each, side="right") - 1 for each in before])
+    rows = latest + np.arange(max(3, horizon + 1))[:, None, None]
+    return np.where((latest >= 0) & (rows <= np.arange(len(times))), rows, len(times))
