@@ -25,7 +25,6 @@ from forecaster.ingest import Store, panel_from_store
 from forecaster.series import (
     ENDS,
     Finding,
-    Flags,
     Frequency,
     Layout,
     OwnEnds,
@@ -134,7 +133,7 @@ class Past(Reader):
     - ``cutoff``: what was known then is learned from; None: all rows
     """
 
-    flags: Flags | None
+    flags: pd.DataFrame | None
     times: Shaped[np.ndarray, " time"]
     own: bool
     target: str
@@ -162,7 +161,7 @@ class Past(Reader):
         return OwnEnds.align(panel) if self.own else (panel, None)
 
 
-def past_of(reader: Reader, aligned: str, flags: Flags | None) -> Past:
+def past_of(reader: Reader, aligned: str, flags: pd.DataFrame | None) -> Past:
     """Read all series once; return a reader that knows their times and lengths.
 
     ``aligned``: one of :data:`forecaster.series.ENDS`. Raises NoSeries or StoreError if there is no

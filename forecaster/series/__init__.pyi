@@ -54,7 +54,6 @@ from .panel.ends import OwnEnds as OwnEnds
 from .panel.ends import aligned_if as aligned_if
 from .panel.ends import on_axis as on_axis
 from .panel.flags import UNCONFIRMED as UNCONFIRMED
-from .panel.flags import Flags as Flags
 from .panel.histories import Histories as Histories
 from .panel.histories import held_back_rows as held_back_rows
 from .panel.panel import TARGETS as TARGETS

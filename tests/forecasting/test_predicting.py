@@ -6,7 +6,7 @@ import pandas as pd
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError, UsageError
 from forecaster.forecasting.predicting.forecast import _with_recent
-from forecaster.series.panel.flags import UNCONFIRMED, Flags
+from forecaster.series.panel.flags import UNCONFIRMED
 from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS
 from tests.messages import refuses, warns
@@ -42,13 +42,10 @@ def test_predict_and_cross_validation_agree(panel, config):
 
 def test_rows_known_to_be_wrong_are_left_out_and_a_jump_is_forecast_from(panel, config):
     times, ids = panel.times, panel.ids
-    flags = Flags(
-        ids=np.array([ids[0], ids[1]], object),
-        times=times[[-30, -1]],
-        kinds=np.array(["copied", UNCONFIRMED], object),
-        known=times[[-20, -1]],
-        until=np.array(["NaT", "NaT"], "datetime64[ns]"),
-    )
+    flags = pd.DataFrame(
+        {"unique_id": ids[:2], "ds": times[[-30, -1]], "flag": ["copied", UNCONFIRMED],
+         "known": times[[-20, -1]], "until": pd.NaT}
+    )  # fmt: skip
     flagged = panel.with_flags(flags)
     model = fc.fit(flagged, config, seed=1)
     rows = panel.mask.sum(1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import forecaster as fc
 from forecaster.errors import DataError, Kind, Skipped, UsageError
-from forecaster.series.panel.flags import UNCONFIRMED, Flags
+from forecaster.series.panel.flags import UNCONFIRMED
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from tests.messages import refuses
@@ -101,13 +101,11 @@ def flagged_panel() -> Panel:
     """Return ten days of two series. The fourth day of "a" is flagged from the seventh day on, the
     sixth of "b" from its own day until the eighth."""
     days = pd.date_range("2024-01-01", periods=10).to_numpy("datetime64[ns]")
-    flags = Flags(
-        ids=np.array(["a", "b", "gone"], object),
-        times=days[[3, 5, 5]],
-        kinds=np.array(["copied", UNCONFIRMED, "copied"], object),
-        known=days[[6, 5, 5]],
-        until=np.array(["NaT", days[7], "NaT"], "datetime64[ns]"),
-    )
+    flags = pd.DataFrame(
+        {"unique_id": ["a", "b", "gone"], "ds": days[[3, 5, 5]],
+         "flag": ["copied", UNCONFIRMED, "copied"], "known": days[[6, 5, 5]],
+         "until": pd.to_datetime([None, days[7], None])}
+    )  # fmt: skip
     return Panel.from_frame(frame({"a": 10, "b": 10})).with_flags(flags)
 
 
@@ -143,7 +141,7 @@ def test_flags_follow_their_rows():
     assert rows_of(late, late.flagged("2024-01-07")) == [("b", 6)]
     early = panel.between(end="2024-01-07")
     assert rows_of(early, early.flagged()) == [("a", 4), ("b", 6)]
-    assert early.flags is not None and np.isnat(early.flags.until).all()  # not known yet
+    assert early.flags is not None and early.flags["until"].isna().all()  # not known yet
     gone = panel.without(np.array([0]), np.array([3]))
     assert rows_of(gone, gone.flagged()) == [] and gone.masked() is gone
     again = panel.masked("2024-01-07").masked("2024-01-10")

@@ -26,7 +26,6 @@ from forecaster.machine import by_parts
 from forecaster.series import (
     NEW_YORK,
     UNCONFIRMED,
-    Flags,
     Frequency,
     Panel,
     exchange_of,
@@ -131,7 +130,7 @@ def flags_known(
     return then[then["flag"].isin(mask) & (known | waiting)]
 
 
-def flags_of(flags: pd.DataFrame, mask: Sequence[str] = WRONG) -> Flags:
+def flags_of(flags: pd.DataFrame, mask: Sequence[str] = WRONG) -> pd.DataFrame:
     """Return the flags in a mask as a panel carries them, with the times at which they hold.
 
     ``flags``: the result of :func:`find_flags`. A jump is unconfirmed until it is known to be one.
@@ -139,12 +138,7 @@ def flags_of(flags: pd.DataFrame, mask: Sequence[str] = WRONG) -> Flags:
     lasting = flags[flags["flag"].isin(mask)].assign(until=np.datetime64("NaT", "ns"))
     jumps = flags[(flags["flag"] == "jump") & (UNCONFIRMED in mask)]
     waiting = jumps.assign(flag=UNCONFIRMED, known=jumps["ds"], until=jumps["known"])
-    both = pd.concat([lasting, waiting])
-    ids, kinds = (both[name].to_numpy(object) for name in ("unique_id", "flag"))
-    times, known, until = (
-        both[name].to_numpy("datetime64[ns]") for name in ("ds", "known", "until")
-    )
-    return Flags(ids, times, kinds, known, until)
+    return pd.concat([lasting, waiting])
 
 
 def without_flagged(panel: Panel, flags: pd.DataFrame) -> Panel:

@@ -32,7 +32,7 @@ from forecaster.series.calendar.times import (
     show_time,
 )
 from forecaster.series.panel.covariates import Future, static_table
-from forecaster.series.panel.flags import Flags
+from forecaster.series.panel.flags import flags_at, flags_within
 from forecaster.series.panel.stacking import (
     Layout,
     as_times,
@@ -70,8 +70,8 @@ class Panel:
     - ``target``: the channel that is forecast
     - ``frequency``: the frequency of most series
     - ``skipped``: series that were left out, with the reason
-    - ``flags``: rows that look wrong, with the time since which that is known; a fit leaves out the
-      rows that are flagged at the panel's end (:meth:`masked`)
+    - ``flags``: rows that look wrong, see :meth:`with_flags`; a fit leaves out the rows that are
+      flagged at the panel's end (:meth:`masked`)
     - ``future``, ``static``: covariates, see :meth:`with_future` and :meth:`with_static`
     - ``market``: the declared indices that networks see beside each series, as a panel of their own
     - ``peers``: a sample of all series, as a panel of its own, see :meth:`with_peers`
@@ -85,7 +85,7 @@ class Panel:
     target: str
     frequency: Frequency
     skipped: Mapping[str, Skipped] = dataclasses.field(default_factory=dict[str, Skipped])
-    flags: Flags | None = None
+    flags: pd.DataFrame | None = None
     future: Future | None = None
     static: pd.DataFrame | None = None
     market: "Panel | None" = None
@@ -290,7 +290,7 @@ class Panel:
             mask=self.mask if same else self.mask[rows],
             ids=tuple(ids),
             skipped=skipped,
-            flags=None if self.flags is None else self.flags.of(ids),
+            flags=None if self.flags is None else self.flags[self.flags["unique_id"].isin(ids)],
         )
 
     def positions_of(self, names: Iterable[str], what: str) -> list[int]:
@@ -328,11 +328,16 @@ class Panel:
         kept = [name for name in self.ids if name not in empty]
         return panel.only(kept, dict.fromkeys(empty, Skipped(Kind.MASKED)))
 
-    def with_flags(self, flags: Flags) -> "Panel":
-        """Return the panel with the flags of its series that are known by its end."""
+    def with_flags(self, flags: pd.DataFrame) -> "Panel":
+        """Return the panel with the flags of its series that are known by its end.
+
+        ``flags``: a row for each flagged row, ``unique_id, ds``: ``flag``, the time since which it
+        is ``known``, and that ``until`` which it holds, NaT where it stays
+        """
         panel = beside(self, lambda other: other.with_flags(flags))
-        flags = flags.of(self.ids).within(self.times[0], self.times[-1])
-        return dataclasses.replace(panel, flags=flags if len(flags) else None)
+        flags = flags[flags["unique_id"].isin(self.ids)]
+        known = flags_within(flags, self.times[0], self.times[-1])
+        return dataclasses.replace(panel, flags=known)
 
     def with_future(self, frame: pd.DataFrame) -> "Panel":
         """Return the panel with covariates that are known in advance.
@@ -415,10 +420,11 @@ class Panel:
         if self.flags is None:
             return flagged
         at = self.times[-1] if cutoff is None else as_time(cutoff, self.times.dtype.kind)
-        flags = self.flags.at(at, forecasting=forecasting)
-        rows = np.array(self.positions_of(flags.ids, "flags"), int)
-        positions = np.minimum(np.searchsorted(self.times, flags.times), len(self.times) - 1)
-        there = self.times[positions] == flags.times
+        flags = flags_at(self.flags, at[()], forecasting=forecasting)
+        rows = np.array(self.positions_of(flags["unique_id"], "flags"), int)
+        times = flags["ds"].to_numpy(self.times.dtype)
+        positions = np.minimum(np.searchsorted(self.times, times), len(self.times) - 1)
+        there = self.times[positions] == times
         flagged[rows[there], positions[there]] = True
         return flagged & self.mask
 
@@ -493,7 +499,7 @@ class Panel:
             mask=mask,
             times=times,
             frequency=common_frequency(times[row] for row in mask if row.any()),
-            flags=None if self.flags is None else self.flags.within(times[0], times[-1]),
+            flags=None if self.flags is None else flags_within(self.flags, times[0], times[-1]),
         )
 
     def of_times(self, function: Callable[[np.ndarray], T]) -> list[T]:
