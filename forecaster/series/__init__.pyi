@@ -53,10 +53,10 @@ from .panel.ends import ENDS as ENDS
 from .panel.ends import OwnEnds as OwnEnds
 from .panel.ends import aligned_if as aligned_if
 from .panel.ends import on_axis as on_axis
-from .panel.flags import UNCONFIRMED as UNCONFIRMED
 from .panel.histories import Histories as Histories
 from .panel.histories import held_back_rows as held_back_rows
 from .panel.panel import TARGETS as TARGETS
+from .panel.panel import UNCONFIRMED as UNCONFIRMED
 from .panel.panel import Panel as Panel
 from .panel.sampled import sampled_names as sampled_names
 from .panel.stacking import Layout as Layout

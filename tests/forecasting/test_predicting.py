@@ -6,8 +6,7 @@ import pandas as pd
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError, UsageError
 from forecaster.forecasting.predicting.forecast import _with_recent
-from forecaster.series.panel.flags import UNCONFIRMED
-from forecaster.series.panel.panel import Panel
+from forecaster.series.panel.panel import UNCONFIRMED, Panel
 from tests.conftest import TICKERS
 from tests.messages import refuses, warns
 

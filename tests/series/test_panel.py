@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import forecaster as fc
 from forecaster.errors import DataError, Kind, Skipped, UsageError
-from forecaster.series.panel.flags import UNCONFIRMED
 from forecaster.series.panel.histories import Histories
-from forecaster.series.panel.panel import Panel
+from forecaster.series.panel.panel import UNCONFIRMED, Panel
 from tests.messages import refuses
 
 

@@ -227,8 +227,7 @@ class AnySeries(Transform):
 
     def _least(self, ids: Sequence[str]) -> Float[np.ndarray, " series"]:
         """Return the value that no forecast of each series lies below."""
-        natures = [self._nature(name) for name in ids]
-        return np.where([one.nonnegative or one.logarithmic for one in natures], 0.0, -np.inf)
+        return np.where(self.of_natures(ids, lambda nature: nature.nonnegative), 0.0, -np.inf)
 
     def reasons(self, panel: Panel) -> dict[str, Skipped]:
         """Return the series of a panel that cannot be transformed, with the reason."""

@@ -26,7 +26,7 @@ class Transformed:
     - ``first``: the first step of each series that may be an input
     - ``positions``: positions of the steps on the panel's time axis; -1 in the padding
     - ``logarithmic``: whether ``z`` is the logarithm, for each series
-    - ``least``: the value that no forecast of a series lies below; minus infinity for most
+    - ``least``: the value that no forecast of a series lies below; minus infinity for logarithms
     - ``counted``: which series are counts, whose base and scale are their mean and deviation
     - ``common``: for prices, the logarithm of the scale by the common model of volatility, in units
       of ``scale`` without its factor of events; NaN where unknown. None: there is no such model
@@ -97,15 +97,9 @@ class Transformed:
         """Return values (series, ...) in the series' own units."""
         if self.logarithmic.all():
             return np.exp(z)
-        ones = [1] * (z.ndim - 1)
-        if np.isfinite(self.least).any():
-            z = np.where(
-                self.logarithmic.reshape(-1, *ones), z, np.maximum(z, self.least.reshape(-1, *ones))
-            )
-            z = np.where(self.counted.reshape(-1, *ones), np.rint(z), z)
-        if not self.logarithmic.any():
-            return z
-        rows = self.logarithmic.reshape(-1, *ones)
+        each = (slice(None), *[None] * (z.ndim - 1))
+        rows, z = self.logarithmic[each], np.maximum(z, self.least[each])
+        z = np.where(self.counted[each], np.rint(z), z)
         return np.where(rows, np.exp(np.where(rows, z, 0.0)), z)
 
 

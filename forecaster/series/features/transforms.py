@@ -229,11 +229,8 @@ class Transform:
 
     def before_ends(self, panel: Panel) -> Panel:
         """Return the panel with the rows before those of :meth:`ends`."""
-        end = self.ends(panel)
-        if (end == len(panel.times)).all():
-            return panel
-        before = np.arange(len(panel.times)) < end[:, None]
-        return dataclasses.replace(panel, mask=panel.mask & before)
+        ended = np.logical_or.accumulate(self.unusable(panel), axis=1)
+        return dataclasses.replace(panel, mask=panel.mask & ~ended)
 
     def apply(
         self, panel: Panel, horizon: int, steps: int | None = None, parts: Parts | None = None

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,6 @@ from forecaster.series.calendar.times import (
     show_time,
 )
 from forecaster.series.panel.covariates import Future, static_table
-from forecaster.series.panel.flags import flags_at, flags_within
 from forecaster.series.panel.stacking import (
     Layout,
     as_times,
@@ -54,6 +53,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_DRAWN = 10  # series in a picture
+UNCONFIRMED = "unconfirmed"
+"""The flag of a latest row that only the next row can confirm; forecasts use such a row."""
 TARGETS = ("y", "adj_close", "close")
 """The channels that can be the target, the preferred ones first."""
 
@@ -336,7 +337,7 @@ class Panel:
         """
         panel = beside(self, lambda other: other.with_flags(flags))
         flags = flags[flags["unique_id"].isin(self.ids)]
-        known = flags_within(flags, self.times[0], self.times[-1])
+        known = _flags_within(flags, self.times[0], self.times[-1])
         return dataclasses.replace(panel, flags=known)
 
     def with_future(self, frame: pd.DataFrame) -> "Panel":
@@ -420,7 +421,7 @@ class Panel:
         if self.flags is None:
             return flagged
         at = self.times[-1] if cutoff is None else as_time(cutoff, self.times.dtype.kind)
-        flags = flags_at(self.flags, at[()], forecasting=forecasting)
+        flags = _flags_at(self.flags, at[()], forecasting=forecasting)
         rows = np.array(self.positions_of(flags["unique_id"], "flags"), int)
         times = flags["ds"].to_numpy(self.times.dtype)
         positions = np.minimum(np.searchsorted(self.times, times), len(self.times) - 1)
@@ -499,7 +500,7 @@ class Panel:
             mask=mask,
             times=times,
             frequency=common_frequency(times[row] for row in mask if row.any()),
-            flags=None if self.flags is None else flags_within(self.flags, times[0], times[-1]),
+            flags=None if self.flags is None else _flags_within(self.flags, times[0], times[-1]),
         )
 
     def of_times(self, function: Callable[[np.ndarray], T]) -> list[T]:
@@ -545,3 +546,22 @@ def alone(panel: Panel, names: Sequence[str]) -> Panel:
     """Return some series of a panel without covariates, a market or peers."""
     some = panel.only(names)
     return dataclasses.replace(some, market=None, peers=None, future=None, static=None)
+
+
+def _flags_within(flags: pd.DataFrame, first: Any, last: Any) -> pd.DataFrame | None:
+    """Return the flags of rows since a time as they were known at another; None for none."""
+    if flags.empty:  # its times may be dates while those of the panel are whole numbers
+        return None
+    times, known = flags["ds"].to_numpy(), flags["known"].to_numpy()
+    inside: Bool[np.ndarray, " flag"] = (times >= first) & (known <= last)
+    some = flags[inside]
+    return some.assign(until=some["until"].where(some["until"].to_numpy() <= last))
+
+
+def _flags_at(flags: pd.DataFrame, cutoff: Any, *, forecasting: bool) -> pd.DataFrame:
+    """Return the flags that hold at a cutoff; without unconfirmed ones when ``forecasting``."""
+    known, until = flags["known"].to_numpy(), flags["until"].to_numpy()
+    standing: Bool[np.ndarray, " flag"] = (known <= cutoff) & ~(until <= cutoff)
+    if forecasting:
+        standing &= flags["flag"].to_numpy() != UNCONFIRMED
+    return flags[standing]

@@ -53,13 +53,8 @@ def stack(
                 f"series {name!r}: expected sorted times (row,) and values (row, channel); got "
                 f"{len(own)} times, values of shape {part.shape} and {len(names)} channels"
             )
-        whole = len(own) == len(times)  # as of most, whose rows are copied at once
-        positions = slice(None) if whole else np.searchsorted(times, own)
-        if names == channels:
-            values[row, positions] = part
-        else:
-            for column, channel in enumerate(names):
-                values[row, positions, channels.index(channel)] = part[:, column]
+        columns = [channels.index(channel) for channel in names]
+        values[row, np.searchsorted(times, own)[:, None], columns] = part
         if (infinite := np.isinf(part)).any():
             first, column = (int(index) for index in np.argwhere(infinite)[0])
             value, when = float(part[first, column]), show_time(own[first])
