@@ -39,23 +39,24 @@ def learn(market: Panel, horizon: int = 2) -> CommonVolatility:
 
 def log_scale(model: CommonVolatility, market: Panel) -> np.ndarray:
     histories = Histories.of(market)
-    z = np.log(histories.values[:, :, market.channels.index(market.target)])
+    z = np.log(market.channel(market.target))
     return model.log_scale(market, histories, z - shift(z, 1))
 
 
-def test_it_forecasts_the_volatility_of_days_that_it_was_not_learned_from(market, learned):
-    """Better than each series' own volatility of the last month, whose mean is corrected."""
-    truth = log_volatilities(20, ROWS, 0)[:, 1:]
-    made = log_scale(learned, market)[:, :-1, 0]
-    histories = Histories.of(market)
+def better_than_a_month(model: CommonVolatility, market: Panel) -> float:
+    """Return its error beside that of each series' volatility of the last month, means apart."""
     z = np.log(market.channel("close"))
-    own, _ = volatility_terms(market, histories, z - shift(z, 1))
+    own, _ = volatility_terms(market, Histories.of(market), z - shift(z, 1))
+    truth = log_volatilities(len(market.ids), ROWS, 0)[:, 1:]
+    off = [
+        (guess[:, :-1] - truth)[:, -HELD_BACK:] for guess in (log_scale(model, market)[..., 0], own)
+    ]
+    ours, plain = (float(np.std(each - each.mean(1, keepdims=True))) for each in off)
+    return ours / plain
 
-    def error(guess: np.ndarray) -> float:
-        off = (guess - truth)[:, -HELD_BACK:]
-        return float(np.std(off - off.mean(1, keepdims=True)))
 
-    assert error(made) < 0.85 * error(own[:, :-1])
+def test_it_forecasts_the_volatility_of_days_that_it_was_not_learned_from(market, learned):
+    assert better_than_a_month(learned, market) < 0.85
 
 
 def test_the_state_is_that_of_the_latest_day_with_enough_peers(market, learned):
@@ -89,25 +90,11 @@ def test_few_series_or_rows_have_no_model(market):
     assert learn_common_volatility(short, 2, held_back) is None
 
 
-@pytest.fixture(scope="module")
-def with_index() -> Panel:
-    """Return four series beside an index of volatility, too few to show the market themselves."""
-    bars = frame(4, ROWS)
-    made = fc.load_panel(pd.concat([bars, index(ROWS)])).masked().with_market("VIX", forecast=False)
-    return made.with_peers(made.ids)
-
-
-def test_an_index_shows_the_market_to_few_series(with_index):
-    model = learn(with_index)
+def test_an_index_shows_the_market_to_few_series():
+    """Four series, too few to show the market themselves, beside an index of volatility."""
+    bars = fc.load_panel(pd.concat([frame(4, ROWS), index(ROWS)])).masked()
+    market = bars.with_market("VIX", forecast=False)
+    market = market.with_peers(market.ids)
+    model = learn(market)
     assert not model.peers and model.market == ("VIX",)
-    truth = log_volatilities(4, ROWS, 0)[:, 1:]
-    made = log_scale(model, with_index)
-    histories = Histories.of(with_index)
-    z = np.log(with_index.channel("close"))
-    own, _ = volatility_terms(with_index, histories, z - shift(z, 1))
-
-    def error(guess: np.ndarray) -> float:
-        off = (guess[:, :-1] - truth)[:, -HELD_BACK:]
-        return float(np.std(off - off.mean(1, keepdims=True)))
-
-    assert error(made[..., 0]) < 0.7 * error(own)
+    assert better_than_a_month(model, market) < 0.7

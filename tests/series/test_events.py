@@ -38,21 +38,14 @@ def market(count: int, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
     return prices, listed
 
 
-def test_the_factor_of_a_panel_is_found():
+def test_the_factor_of_a_panel_is_found_and_columns_that_are_no_events_have_none():
     prices, listed = market(8)
     (factor,) = event_factors(fc.load_panel(prices).with_future(listed))
     assert factor == pytest.approx(WIDER, rel=0.25)
-    (none,) = event_factors(fc.load_panel(prices).with_future(listed.head(10)))
-    assert none == 1.0  # too few days
     assert event_factors(fc.load_panel(prices)) == ()
-
-
-def test_columns_that_are_no_events_have_no_factor():
-    prices, _ = market(4)
-    days = pd.DataFrame({"ds": DAYS, "often": 1.0, "wide": np.arange(len(DAYS)) % 2})
-    assert event_factors(fc.load_panel(prices).with_future(days)) == (1.0, 1.0)
-    days = pd.DataFrame({"ds": DAYS, "level": np.where(np.arange(len(DAYS)) % 50, 0.0, 2.0)})
-    assert event_factors(fc.load_panel(prices).with_future(days)) == (1.0,)
+    panel, days = fc.load_panel(market(4)[0]), np.arange(len(DAYS))
+    columns = {"few": days == 9, "often": 1.0, "wide": days % 2, "level": 2.0 * (days % 50 == 0)}
+    assert event_factors(panel.with_future(pd.DataFrame({"ds": DAYS, **columns}))) == (1.0,) * 4
 
 
 def test_the_scale_widens_from_the_event_on_and_is_as_before_after_it():

@@ -67,20 +67,53 @@ def test_a_latest_row_far_from_all_before_is_found(factor, amplitude, scale):
     assert number(said, "about") == pytest.approx(values[-1], rel=0.3)
 
 
-def test_what_a_series_has_shown_before_is_not_far():
-    peak, yearly, back = department(0), department(1, amplitude=0), department(0)
-    peak[20] *= 3
-    yearly[11::12] *= 3  # Decembers, the latest row among them
-    back[-2] *= 3  # after the wrong row
-    rate = np.full(ROWS, 5.0)
-    for values in (with_last(peak, 3 * peak[-1]), yearly, back, with_last(rate, 5.25)):
-        assert "far" not in found(values)
-    for values in (with_last(yearly, yearly[-1] / 3), back[:-1], with_last(rate, 50.0)):
-        assert "far" in found(values, MONTHS[: len(values)])
-    step = np.arange(120)  # rows that are counted have seasons of their own
-    counted = 1000 * (1 + 0.8 * np.sin(2 * np.pi * step / 12)) + 300
-    assert "far" not in found(counted, step)
-    assert "far" in found(with_last(counted, 3 * counted[-1]), step)
+def tripled(*rows: int) -> np.ndarray:
+    """Return the sales of a department with some rows times three."""
+    values = department(0)
+    values[list(rows)] *= 3
+    return values
+
+
+def in_decembers(last: float = 1.0) -> np.ndarray:
+    """Return sales of which those of December, the latest row among them, are times three."""
+    values = department(1, amplitude=0)
+    values[11::12] *= 3
+    return with_last(values, last * values[-1])
+
+
+STEP = np.arange(120)  # rows that are counted have seasons of their own
+COUNTED = 1000 * (1 + 0.8 * np.sin(2 * np.pi * STEP / 12)) + 300
+COUNTS = np.random.default_rng(0).poisson(3, ROWS) + 1.0
+SPARSE = np.where(np.random.default_rng(0).random(ROWS) < 0.3, 1000.0 + STEP[:ROWS], 0)
+BLOCK = np.where((MONTHS >= "2021-09-01") & (MONTHS < "2022-07-01"), 1000, 1)
+RATE = np.full(ROWS, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (tripled(20, -1), ""), (tripled(-2), ""), (tripled(-2)[:-1], "far"),  # shown before
+        (in_decembers(), ""), (in_decembers(1 / 3), "far"),
+        (with_last(RATE, 5.25), ""), (with_last(RATE, 50.0), "far"),
+        (COUNTED, ""), (with_last(COUNTED, 3 * COUNTED[-1]), "far"),
+        (tripled(-1)[-12:], ""), (tripled(-1)[-13:], "far"),  # too few rows to tell
+        (with_last(COUNTS, 0, 0), ""), (with_last(np.where(STEP[:ROWS] == 3, 0, COUNTS), 90), ""),
+        (with_last(SPARSE, 1e6), ""),
+        (with_last(department(0), 0, 0), "zeros"), (with_last(department(0), *[0] * 9), "zeros"),
+        (with_last(np.where(STEP[:ROWS] == 10, 0, department(0)), 0, 0), ""),  # zeros before
+        (-with_last(department(0), 0, 0), ""), (with_last(department(0), *[0] * 30), ""),
+        (department(0) * BLOCK, ""),  # a jump, and back
+    ],
+)  # fmt: skip
+def test_the_latest_rows_are_named_where_no_row_before_was_like_them(values, kind):
+    times = STEP if len(values) == len(STEP) else MONTHS[: len(values)]
+    said = found(values, times)
+    assert [*said] == [kind] * bool(kind)
+    if kind == "zeros":
+        zeros = int((values == 0).sum())
+        assert said["zeros"] == f"{zeros} since {MONTHS[-zeros]:%Y-%m-%d}"
+    prices = frame_of({"a": values}, times).rename(columns={"y": "close"})
+    assert not findings_of(fc.Panel.from_frame(prices))
 
 
 CLEAN = {
@@ -116,38 +149,12 @@ def test_a_jump_of_all_latest_rows_is_found_until_they_are_half_of_all(factor, r
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_growth_peaks_and_moves_of_a_usual_size_are_no_jump(seed):
+def test_growth_and_moves_of_a_usual_size_are_no_jump(seed):
     rng = np.random.default_rng(seed)
     grown = 10 * np.exp(0.15 * np.arange(ROWS) + 0.1 * rng.normal(size=ROWS))
     walk = 10 * np.exp(0.3 * rng.normal(size=ROWS).cumsum())
-    back = department(seed)
-    back[20:30] *= 1000
-    for values in (grown, walk, with_last(department(seed), *(3 * department(seed)[-5:])), back):
-        assert "resized" not in found(values)
-
-
-def test_the_first_zeros_of_a_series_are_found_at_its_end():
-    for zeros in (2, 9):
-        said = {"zeros": f"{zeros} since {MONTHS[-zeros]:%Y-%m-%d}"}
-        assert found(with_last(department(0), *[0.0] * zeros)) == said
-    values = with_last(department(0), 0, 0)
-    values[10] = 0  # there were zeros before
-    balance, mostly = -with_last(department(0), 0, 0), with_last(department(0), *[0] * 30)
-    assert not any("zeros" in found(each) for each in (values, balance, mostly))
-
-
-def test_counts_sparse_series_prices_and_short_ones_are_left_out():
-    rng = np.random.default_rng(0)
-    counts = rng.poisson(3, ROWS) + 1.0
-    assert found(with_last(counts, 0, 0)) == {}  # small whole numbers
-    counts[3] = 0
-    assert "far" not in found(with_last(counts, 90))
-    sparse = np.where(rng.random(ROWS) < 0.3, rng.normal(1000, 10, ROWS), 0)
-    assert "far" not in found(with_last(sparse, 1e6))
-    wrong = with_last(department(0), 1e9)
-    assert "far" not in found(wrong[-12:]) and "far" in found(wrong[-13:])
-    prices = frame_of({"a": wrong}).rename(columns={"y": "close"})
-    assert not findings_of(fc.Panel.from_frame(prices))
+    peaks = with_last(department(seed), *(3 * department(seed)[-5:]))
+    assert not any("resized" in found(values) for values in (grown, walk, peaks))
 
 
 def some_days(seed: int, share: float, days: pd.DatetimeIndex = DAYS) -> np.ndarray:
@@ -157,32 +164,27 @@ def some_days(seed: int, share: float, days: pd.DatetimeIndex = DAYS) -> np.ndar
     return days[kept].to_numpy("datetime64[ns]")
 
 
-@pytest.mark.parametrize(
-    "days",
-    [
-        DAYS,
-        DAYS[::7],
-        pd.date_range("2000-01-01", periods=200, freq="MS"),
-        pd.date_range("2000-01-01", periods=600, freq="h"),
-    ],
+EACH = (
+    DAYS,
+    DAYS[::7],
+    pd.date_range("2000-01-01", periods=200, freq="MS"),
+    pd.date_range("2000-01-01", periods=600, freq="h"),
 )
-def test_rows_on_few_of_the_dates_are_irregular_and_those_on_most_are_not(days):
-    assert [*of_dates(some_days(0, 0.3, days), of_values=False)] == ["irregular"]
-    assert of_dates(some_days(3, 0.7, days), of_values=False) == {}
 
 
 @pytest.mark.parametrize(
-    "times",
+    ("times", "said"),
     [
-        DAYS[DAYS.day_of_week < 2],  # two days a week
-        pd.date_range("2000-01-31", periods=60, freq="BME"),
-        DAYS[[0, 1, 5, 60, 70]],  # too few to tell
-        pd.Index(np.array([1, 2, 5, 9, 20, 21, 40, 48, 90])),
+        *((some_days(0, 0.3, days), ["irregular"]) for days in EACH),
+        *((some_days(3, 0.7, days), []) for days in EACH),
+        (DAYS[DAYS.day_of_week < 2].to_numpy(), []),  # two days a week
+        (pd.date_range("2000-01-31", periods=60, freq="BME").to_numpy(), []),
+        (DAYS[[0, 1, 5, 60, 70]].to_numpy(), []),  # too few to tell
+        (np.array([1, 2, 5, 9, 20, 21, 40, 48, 90]), []),
     ],
-    ids=["two", "month ends", "few", "steps"],
 )
-def test_regular_series_are_not_named(times):
-    assert of_dates(times.to_numpy(), of_values=True) == {}
+def test_rows_on_few_of_the_dates_are_irregular_and_those_on_most_are_not(times, said):
+    assert [*of_dates(times, of_values=True)] == said
 
 
 TEMPERATURE = pd.DataFrame({"ds": HOURS, "temp": np.arange(300.0), "price": 1.0})

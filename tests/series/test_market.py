@@ -87,11 +87,7 @@ def test_series_that_go_on_after_the_index_are_named_with_both_dates():
 
 def test_what_cannot_be_a_market_is_said():
     panel = Panel.from_frame(table())
-    with refuses(UsageError):
-        panel.with_market("SPX")
-    with refuses(UsageError):
-        panel.with_market(["SPY", "SPX"])
-    wrongs: list[Any] = [None, 5, [5]]
+    wrongs: list[Any] = ["SPX", ["SPY", "SPX"], None, 5, [5]]
     for wrong in wrongs:
         with refuses(UsageError):
             panel.with_market(wrong)

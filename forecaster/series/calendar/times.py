@@ -24,7 +24,6 @@ _OFFSET = re.compile(
     rf"^(.*{_CLOCK})\s*(?:[Zz]|UTC|GMT|([+-])(0\d|1[0-5])(?::?(\d\d)(?::\d\d)?)?)$"
 )
 _HAS_OFFSET = rf"{_CLOCK}\s*(?:[Zz]|UTC|GMT|[+-](?:0\d|1[0-5])(?::?\d\d(?::\d\d)?)?)$"
-_NO_OFFSET = ("", "00", "00")  # sign, hours and minutes
 _YEAR_LAST = re.compile(r"\s*\d{1,2}[-/. ]\d{1,2}(?:[-/. ]\d|\s*$)")  # or none
 _SHORTEST_DATE = 8  # characters
 
@@ -112,12 +111,16 @@ def split_offset(text: pd.Series) -> tuple[pd.Series, pd.Series | None]:
     if not ends.str.contains(_HAS_OFFSET, regex=True).any():
         return text, None
     codes, kinds = pd.factorize(text, use_na_sentinel=False)  # most texts repeat
-    found = pd.Series(kinds, dtype="string").str.extract(_OFFSET)
-    local = found[0].fillna(pd.Series(kinds, dtype="string"))
-    sign, hours, minutes = (found[group].fillna(none) for group, none in enumerate(_NO_OFFSET, 1))
-    which, written = pd.factorize(sign + hours + ":" + minutes + ":00")
-    offsets = pd.Series(pd.to_timedelta(written)[which][codes])
-    return local.take(codes).set_axis(text.index), offsets.set_axis(text.index)
+    local = np.array(kinds, dtype=object)
+    which, written = np.zeros(len(local), int), {"00:00:00": 0}
+    for row, cell in enumerate(local):
+        if isinstance(cell, str) and (found := _OFFSET.match(cell)):
+            local[row], sign, hours, minutes = found.groups()
+            offset = f"{sign or ''}{hours or '00'}:{minutes or '00'}:00"
+            which[row] = written.setdefault(offset, len(written))
+    offsets = pd.to_timedelta(pd.Series(list(written)))
+    times = pd.Series(local, dtype="string").take(codes)
+    return times.set_axis(text.index), offsets.take(which[codes]).set_axis(text.index)
 
 
 def nearest_time(date: Date) -> pd.Timestamp:
