@@ -176,7 +176,7 @@ def predict(
 
 def _check(given: Mapping[str, Any]) -> None:
     """Raise UsageError for options that do not go together."""
-    reading = [name for name in READING if given[name]]
+    reading = [name for name in READING if given.get(name)]
     roles = [said.split("=")[0] for said in given["columns"]]
     # Forecasts on a condition would replace real ones in a database.
     condition = [f"--{name}" for name in ("end", "future", "static") if given[name] is not None]

@@ -48,7 +48,7 @@ reading_options = added(
                  "[default: inferred from each file's numbers]"),
     click.option("--columns", multiple=True, metavar="ROLES", help="Roles of columns in files, if "
                  "their names do not tell: id=store,time=day,target=sales, or wide if each column "
-                 "is a series. id=store+item joins two columns."),
+                 "is a series. id=store+item joins columns, time=day+hour a date and its hour."),
     click.option("--date-format", metavar="FORMAT", help="Format of dates in files, such as "
                  "%d/%m/%Y; s, ms, us or ns for numbers since 1970, excel for days of a "
                  "spreadsheet, steps for numbers that count, utc to read times with an offset in "
@@ -69,6 +69,9 @@ source_options = added(
     click.option("--query", metavar="SQL", help="Of a database: one SELECT, or the name of a "
                  "table."),
     reading_options,
+    click.option("--frequency", metavar="OFFSET", help="Step of rows in files, by a name of "
+                 "pandas' offsets: D, B, W-MON, MS, QE-DEC, h, 15min. Rows that do not fit are "
+                 "named.  [default: as the rows show]"),
 )  # fmt: skip
 """The options on the source, and on how it is read."""
 covariate_options = added(
@@ -88,13 +91,13 @@ def covariates_of(given: Mapping[str, Any]) -> "ingest.CovariateFiles":
     return ingest.CovariateFiles.of(given["future"], given["static"], columns_of(given))
 
 
-READING = ("decimal", "columns", "date_format", "missing")
+READING = ("decimal", "columns", "date_format", "missing", "frequency")
 """The options on how files are read, by the names of their values."""
 
 
 def columns_of(given: Mapping[str, Any]) -> "ingest.Columns":
     """Return the values of the options on how files are read, checked."""
-    values = {name: given[name] for name in READING if name != "columns"}
+    values: Any = {name: given.get(name) for name in READING if name != "columns"}
     return ingest.Columns.of(ingest.parse_columns(given["columns"]) | values)
 
 

@@ -143,7 +143,7 @@ class _Day:
         watch = self._watch
         roles = parse_columns(watch.columns)
         roles["date_format"], roles["missing"] = watch.date_format, watch.missing
-        roles["decimal"] = watch.decimal
+        roles["decimal"], roles["frequency"] = watch.decimal, watch.frequency
         source = open_source(
             watch.source, columns=Columns.of(roles), append=watch.append, query=watch.query
         )

@@ -28,7 +28,7 @@ source = "files:prices.csv"      # or "yahoo"; as `ingest --source`
 # tickers = "tickers.txt"        # only these; a file or "AAPL,MSFT"; needed for yahoo
 # append = true                  # the file holds only the latest days
 # columns = ["id=symbol"]        # roles of columns; also date_format = "%d.%m.%Y", decimal = ",",
-                                 # missing = "n/a?,-99"
+                                 # missing = "n/a?,-99", frequency = "W-MON"
 # run = "tech-daily"             # default: the latest run of this source
 levels = [80, 95]                # bands, in percent
 # newcomers = false              # default: as `predict --all`
@@ -90,6 +90,7 @@ class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     date_format: _Text | None = None
     missing: _Text | None = None
     decimal: _Text | None = None
+    frequency: _Text | None = None
     run: _Text | None = None
     levels: Annotated[tuple[_Level, ...], Meta(min_length=1)] = (80.0, 95.0)
     newcomers: bool | None = None

@@ -13,6 +13,7 @@ from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.options import INFERRED, ColumnOptions, Columns
 from forecaster.ingest.tables.parquet_tables import without_decimals
 from forecaster.ingest.tables.roles import canonical
+from forecaster.ingest.tables.steps import with_frequency
 from forecaster.ingest.tables.two_levels import as_one_level
 from forecaster.series import Panel
 
@@ -69,6 +70,7 @@ def panel_of_frame(
     location = TableLocation(_WHERE, counts_rows=True)
     table = tidy(frame, location, columns=columns)
     panel = Panel.from_arrays({name: Arrays.of(part) for name, part in each_series(table)})
+    panel = with_frequency(panel, columns.frequency)
     if tickers is None:
         return panel
     reason = Skipped(Kind.NOT_LOADED, detail=f"not in {_WHERE}")

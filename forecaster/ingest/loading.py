@@ -17,6 +17,7 @@ from forecaster.ingest.review.quality import WRONG, check_flags, find_flags, fla
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.options import ColumnOptions, Columns
+from forecaster.ingest.tables.steps import with_frequency
 from forecaster.series import Date, Panel
 
 
@@ -76,4 +77,4 @@ def load_panel(
     panel = Panel.from_arrays(series, skipped).between(None, end)
     if len(mask) and panel.times.dtype.kind == "M":
         panel = panel.with_flags(flags_of(find_flags(panel), mask))
-    return panel.between(start, None)
+    return with_frequency(panel.between(start, None), roles.frequency)

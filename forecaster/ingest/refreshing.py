@@ -96,6 +96,7 @@ def ingested(
     """
     store = Store(home.store(source.name), Index(source.name))
     with store.locked(on_wait):
+        store.index.frequency = source.frequency if isinstance(source, Whole) else None
         update = _Update(store, source, start, on_series, source.fingerprint())
         yield update.run(tickers, refresh=refresh)
 

@@ -8,6 +8,7 @@ from forecaster.errors import Kind, Skipped, StoreError, name_reasons
 from forecaster.ingest.review.quality import flags_known, without_flagged
 from forecaster.ingest.review.review import review_now
 from forecaster.ingest.store.store import Store
+from forecaster.ingest.tables.steps import with_frequency
 from forecaster.series import Date, Layout, Panel, end_of_day
 
 
@@ -42,7 +43,7 @@ def panel_from_store(
     panel = Panel.from_arrays(series, {**(skipped or {}), **unreadable}, layout)
     if flagged is not None:
         panel = without_flagged(panel, flagged)
-    return panel.between(start, end)
+    return with_frequency(panel.between(start, end), store.index.frequency)
 
 
 def flags_now(store: Store) -> pd.DataFrame:

@@ -281,7 +281,9 @@ def _scan_shards(reader: _R) -> tuple[_R, Scanned]:
     clear, unclear = Counter[Frequency](), Counter[Frequency]()  # whether rows suffice to tell it
     longest, series = {True: 0, False: 0}, 0  # by whether a series changes
     pooled = config.start == "pooled" and not config.is_classical
+    stated: Frequency | None = None
     for panel in reader.each_shard(skipped):
+        stated = panel.frequency if panel.frequency.stated else None
         found = usable_rows(panel, config)
         rows |= found.rows
         trained += found.trained
@@ -297,7 +299,7 @@ def _scan_shards(reader: _R) -> tuple[_R, Scanned]:
         if panel.target != "y" and pooled:
             latest |= latest_times(panel)
     known = dataclasses.replace(
-        reader, layout=_layout_of(reader, alike), frequency=most_common(clear or unclear)
+        reader, layout=_layout_of(reader, alike), frequency=stated or most_common(clear or unclear)
     )
     if len(alike) > 1:  # some series look different with the layout of all series
         return _scan_shards(known)

@@ -56,15 +56,6 @@ def test_downloads_are_read_as_they_are(tmp_path, name):
         assert open_source(f"files:{tmp_path}").tickers() == ["AAPL"]
 
 
-def test_a_stooq_file_of_minutes_keeps_its_clock(tmp_path):
-    (tmp_path / "x.txt").write_text(
-        "<TICKER>,<PER>,<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>,<OPENINT>\n"
-        "X.US,60,20240328,093000,1,1,1,1,5,0\nX.US,60,20240328,103000,1,1,1,2,5,0\n"
-    )
-    (frame,) = read_series(tmp_path / "x.txt").values()
-    assert frame["ds"].astype(str).tolist() == ["2024-03-28 09:30:00", "2024-03-28 10:30:00"]
-
-
 @pytest.mark.parametrize(
     ("clocks", "read"),
     [
@@ -73,10 +64,12 @@ def test_a_stooq_file_of_minutes_keeps_its_clock(tmp_path):
         (["9:30:15AM", "12:00:00 pm"], ["09:30:15", "12:00:00"]),
         (["09:30:00.000", "10:30:00.500"], ["09:30:00.000", "10:30:00.500"]),
         (["23:00", "24:00"], ["23:00:00", "24:00:00"]),
+        (["093000", "103000"], ["09:30:00", "10:30:00"]),  # Stooq's, in a column <TIME>
     ],
 )
 def test_times_of_day_in_a_column_of_their_own(tmp_path, clocks, read):
-    table = pd.DataFrame({"date": "2024-03-28", "time": clocks, "close": [1.0, 2.0]})
+    name = "time" if ":" in clocks[0] else "<TIME>"
+    table = pd.DataFrame({"date": "2024-03-28", name: clocks, "close": [1.0, 2.0]})
     table.to_csv(tmp_path / "x.csv", index=False)
     (frame,) = read_series(tmp_path / "x.csv").values()
     clock = frame["ds"] - pd.Timestamp("2024-03-28")
@@ -144,26 +137,22 @@ def test_numbers_called_time_are_numbers(numbers):
     assert panel.channel("time").tolist() == [numbers]
 
 
-@pytest.mark.parametrize(
-    "clocks", [["09:30", ""], ["09:30", "noon"], ["9:30", "25:00"], ["9:30 AM", "13:30 PM"]]
-)
-def test_times_of_day_of_some_rows_alone_are_refused(tmp_path, clocks):
-    rows = "".join(f"2024-01-0{n + 2},{clock},{n + 1}\n" for n, clock in enumerate(clocks))
-    (tmp_path / "A.csv").write_text("date,time,close\n" + rows)
-    with refuses(DataError):
-        read_series(tmp_path / "A.csv")
+CLOCKS = (["09:30", ""], ["09:30", "noon"], ["9:30", "25:00"], ["9:30 AM", "13:30 PM"])
 
 
 @pytest.mark.parametrize(
     "text",
     [
+        # Without a header, where no row may be lost.
         "2024-01-02,1.5\n2024-01-03,1.6\n",
         "AAPL,2024-01-02,1.5\nAAPL,2024-01-03,1.6\n",
         "2024-01-02,$100.13\n2024-01-03,$100.20\n",
         "2024Q1,0\n2024Q2,3\n",
+        # Times of day of some rows alone.
+        *(f"date,time,close\n2024-01-02,{a},1\n2024-01-03,{b},2\n" for a, b in CLOCKS),
     ],
 )
-def test_a_file_without_a_header_loses_no_row(tmp_path, text):
+def test_a_file_without_a_header_or_times_of_day_loses_no_row(tmp_path, text):
     (tmp_path / "x.csv").write_text(text)
     with refuses(DataError):
         read_series(tmp_path / "x.csv")

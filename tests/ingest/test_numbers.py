@@ -100,14 +100,27 @@ def test_what_can_be_read_in_one_way_is(tmp_path, close, expected):
     np.testing.assert_array_equal(read(tmp_path, f"date;close\n{rows}")["close"], expected)
 
 
-@pytest.mark.parametrize(
-    "close",
-    ["1$2", "1_000", "0x1F", "\u0661\u0662", "1.2.3", "1,23,456", "0,123.5", "12%", "1 23", "5-",
-     "1,5 2", "True", "1e999", "inf", "--", "1'23", "1.234 567", "(5", "+-5", "5kk"],
+NO_NUMBERS = (
+    "1$2", "1_000", "0x1F", "\u0661\u0662", "1.2.3", "1,23,456", "0,123.5", "12%", "1 23", "5-",
+    "1,5 2", "True", "1e999", "inf", "--", "1'23", "1.234 567", "(5", "+-5", "5kk",
 )  # fmt: skip
-def test_what_is_no_number_is_refused(tmp_path, close):
+REFUSED = [
+    *(f"date;close;open\n2024-01-02;{cell};1.25\n" for cell in NO_NUMBERS),
+    # Columns that contradict each other.
+    "date;open;close\n2024-01-02;10,5;10.25\n",
+    "date;open;close\n2024-01-02;10.5;10,25\n",
+    'date,open,close\n2024-01-02,10.5,"10,25"\n',
+    "date;close\n2024-01-02;10,5\n2024-01-03;10.25\n",
+    "unique_id;ds;y;promotion\nA;1;1.5;0,5\n",
+    # A price that may be in thousands, beside decimal points.
+    "date;close;open\n2024-01-02;10.5;1,234\n",
+]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_no_number_is_refused(tmp_path, text):
     with refuses(DataError):
-        read(tmp_path, f"date;close;open\n2024-01-02;{close};1.25\n")
+        read(tmp_path, text)
 
 
 @pytest.mark.parametrize(
@@ -130,34 +143,24 @@ def test_what_may_be_read_in_two_ways_is_refused_until_one_is_named(tmp_path, te
     assert commas == swapped[points]
 
 
-def test_a_price_that_may_be_in_thousands_beside_decimal_points_is_refused(tmp_path):
-    with refuses(DataError):
-        read(tmp_path, "date;close;open\n2024-01-02;10.5;1,234\n")
-    shown = read(tmp_path, "date;close;open\n2024-01-02;10.5;1,234\n2024-01-03;2,345.5;1\n")
-    assert shown == {"close": [10.5, 2345.5], "open": [1234.0, 1.0]}
-    volume = read(tmp_path, "date;close;volume\n2024-01-02;10.5;1,234\n")
-    assert volume == {"close": [10.5], "volume": [1234.0]}
-
-
-def test_plain_points_in_a_file_with_commas_between_cells_are_decimal(tmp_path):
-    assert read(tmp_path, "date,close\n2024-01-02,1.234\n2024-01-03,2.345\n") == {
-        "close": [1.234, 2.345]
-    }
-
-
 @pytest.mark.parametrize(
-    "text",
+    ("text", "expected"),
     [
-        "date;open;close\n2024-01-02;10,5;10.25\n",
-        "date;open;close\n2024-01-02;10.5;10,25\n",
-        'date,open,close\n2024-01-02,10.5,"10,25"\n',
-        "date;close\n2024-01-02;10,5\n2024-01-03;10.25\n",
-        "unique_id;ds;y;promotion\nA;1;1.5;0,5\n",
+        # Another price shows that commas are between thousands; volumes have no fractions.
+        ("date;close;open\n2024-01-02;10.5;1,234\n2024-01-03;2,345.5;1\n",
+         {"close": [10.5, 2345.5], "open": [1234.0, 1.0]}),
+        ("date;close;volume\n2024-01-02;10.5;1,234\n", {"close": [10.5], "volume": [1234.0]}),
+        # Plain points in a file with commas between cells are decimal.
+        ("date,close\n2024-01-02,1.234\n2024-01-03,2.345\n", {"close": [1.234, 2.345]}),
+        # Other columns of numbers are kept, whatever their sign.
+        ("unique_id;ds;y;promotion;note\nA;1;1,5;0,5;soon\nA;2;2,5;1,5;1,5\n",
+         {"y": [1.5, 2.5], "promotion": [0.5, 1.5]}),
+        ("unique_id;ds;y;promotion;note\nA;1;1.5;0.5;soon\nA;2;2.5;1.5;1\n",
+         {"y": [1.5, 2.5], "promotion": [0.5, 1.5]}),
     ],
-)
-def test_columns_that_contradict_each_other_are_refused(tmp_path, text):
-    with refuses(DataError):
-        read(tmp_path, text)
+)  # fmt: skip
+def test_other_cells_show_what_a_sign_means(tmp_path, text, expected):
+    assert read(tmp_path, text) == expected
 
 
 def test_a_sign_that_the_user_names_wrongly_is_refused(tmp_path):
@@ -167,13 +170,6 @@ def test_a_sign_that_the_user_names_wrongly_is_refused(tmp_path):
         load_panel(f"files:{tmp_path / 'x.csv'}", decimal="x")
     with refuses(UsageError):
         load_panel("yahoo", decimal=",")
-
-
-def test_other_columns_of_numbers_are_kept_whatever_their_sign(tmp_path):
-    commas = read(tmp_path, "unique_id;ds;y;promotion;note\nA;1;1,5;0,5;soon\nA;2;2,5;1,5;1,5\n")
-    assert commas == {"y": [1.5, 2.5], "promotion": [0.5, 1.5]}
-    points = read(tmp_path, "unique_id;ds;y;promotion;note\nA;1;1.5;0.5;soon\nA;2;2.5;1.5;1\n")
-    assert points == commas
 
 
 def test_another_sign_is_another_reading_of_the_same_file(tmp_path):

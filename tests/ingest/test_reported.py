@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ForecasterWarning
+from forecaster.errors import DataError, ForecasterWarning, UsageError, near
+from forecaster.ingest.tickers.groups import read_groups
 from tests.conftest import run
 from tests.messages import refuses, warns
 
@@ -132,6 +133,10 @@ REFUSED = {
     + table("date,store,y", "{d}", "B", "{n}").split("\n", 1)[1],
     "series under two unknown names": "date,my store,item,y\n" + "".join(
         f"2026-09-01,{store},{item},1\n" for store in "AB" for item in "CD"),
+    "a date beside an hour": table("date,hour,load", "2026-09-01", "1{n}", "{n}"),
+    "a date beside a time of day": table("date,hour,y", "2026-09-01", "{n}:00", "1{n}"),
+    "a store with a row twice": "date,store,y\n" + "".join(
+        f"2026-09-0{day},{store},1\n" for day in (1, 2, 3) for store in "AAB"[day % 2 :]),
     "an hour that comes again": "date,y\n" + "".join(
         f"2026-10-25 0{hour}:00+0{offset}:00,1\n" for hour, offset in ((1, 2), (2, 2), (2, 1))),
 }  # fmt: skip
@@ -153,7 +158,9 @@ def test_it_is_refused_and_read_with_each_option_that_the_error_names(tmp_path, 
             "ingest", "--source", f"files:{tmp_path}/data/x.csv", *shlex.split(option), *wide,
             "--home", tmp_path / f"home{number}",
         )  # fmt: skip
-        assert done.exit_code == 0, f"{option}: {done.output}{done.stderr}"
+        assert done.exit_code == (3 if "twice" in case else 0), (
+            f"{option}: {done.output}{done.stderr}"
+        )
 
 
 def delete_lines_above(text: str, said: str) -> str:
@@ -169,6 +176,7 @@ def turn(text: str, said: str) -> str:
     return eval(found[1], {"table": given}).to_csv(index=False)
 
 
+ENCODINGS = ("UTF-16", "WINDOWS-1252")
 # Each is refused, and read when the file was changed as the error says.
 CHANGED = {
     "title rows": (table("Sales,,\n,,\nDay,North,South", "{d}", "{n}", "{n}"),
@@ -181,19 +189,58 @@ CHANGED = {
                             turn, {"wide": True}, 3),
     "a repeated hour": (table("timestamp,value", "2026-10-01 {d}", "{n}", dates=HOURS),
                         lambda text, said: text.replace("2026-10-01 02:00,3\n", ""), {}, 3),
-    "UTF-16": (PART, lambda text, said: text, {}, 9),
+    **{name: (PART, lambda text, said: text, {}, 9) for name in ENCODINGS},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CHANGED)
 def test_it_is_refused_and_read_when_changed_as_the_error_says(tmp_path, case):
     text, change, options, rows = CHANGED[case]
-    if case == "UTF-16":
-        (tmp_path / "x.csv").write_bytes(text.encode("utf-16"))
+    encoding = case if case in ENCODINGS else "UTF-8"
+    (tmp_path / "x.csv").write_bytes(f"{text}{'é' if case in ENCODINGS else ''}".encode(encoding))
     with refuses(DataError) as error:
-        fc.load_panel(f"files:{tmp_path}/x.csv") if case == "UTF-16" else load(tmp_path, text)
+        fc.load_panel(f"files:{tmp_path}/x.csv")
+    assert case not in ENCODINGS or f"iconv -f {case}" in str(error.value)
     panel = load(tmp_path, change(text, str(error.value)), **options)
     assert len(panel.times) == rows
+
+
+HOUR = "date,y\n2025-10-01 00:00,1\n{0},2\n{0},3\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "not_said"),
+    [
+        # The hour that repeats in autumn, in Europe or North America, and others.
+        (HOUR.format("2025-10-26 02:00"), "--date-format utc", "equal"),
+        (HOUR.format("2025-11-02 01:30"), "--date-format utc", "equal"),
+        (HOUR.format("2025-10-26 05:00"), "line 4", "utc"),
+        (HOUR.format("2025-10-19 02:00"), "line 4", "utc"),
+        ("unique_id,ds,y\n" + "A,2026-01-01,1\n" * 2, "equal", "utc"),
+        ("name,ds,y\n" + "".join(f"A,2026-01-01,{n}\n" for n in range(3)), "1 more", "equal"),
+    ],
+)
+def test_a_time_that_repeats_is_named_with_what_helps(tmp_path, text, said, not_said):
+    with refuses(DataError) as error:
+        load(tmp_path, text.replace("date,y", "unique_id,ds,y").replace("\n2", "\nA,2")
+             if said.startswith("--") else text)  # fmt: skip
+    assert said in str(error.value) and not_said not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["x.xlsx", "x.xls"])
+def test_excel_is_refused_with_the_way_out(name, tmp_path):
+    (tmp_path / name).write_bytes(b"PK")
+    with refuses(DataError):
+        fc.load_panel(f"files:{tmp_path / name}")
+
+
+def test_leading_zeros_are_hinted_at(tmp_path):
+    assert near(["0001", "11", "10"], "1") == ["0001"]
+    panel = load(tmp_path, table("unique_id,ds,y", "0001", "{d}", "{n}"), tickers=["0001", "1"])
+    assert "write '0001' with its leading zeros" in str(panel.skipped["1"])
+    (tmp_path / "g.csv").write_text("ticker,group\n1,a\n")
+    with refuses(UsageError):
+        read_groups(tmp_path / "g.csv").of(["0001"])
 
 
 @pytest.mark.parametrize("other", ["Cafe\u0301", "Caf\u00e9 "])

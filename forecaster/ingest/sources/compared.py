@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, hint_of_zeros, listed, spelled, spellings, warn
+from forecaster.errors import DataError, Kind, hint_of_zeros, listed, spelled, spellings, warn
 from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.tables.file_reader import join
 from forecaster.ingest.tables.roles import TARGETS
@@ -38,12 +38,14 @@ class Whole:
 
     - ``where``: its name in the reasons of series that it lacks
     - ``lost``: what becomes of a series that lacks stored rows; None: the source is not compared
+    - ``frequency``: the step of rows as the caller states it; None: it shows in the rows
     - ``unreadable``: whether a part of it could not be read; stored rows never give way then
     """
 
     name: str
     where: object
     lost: Lost | None
+    frequency: str | None = None
     unreadable: bool = False
     coming: int = 0  # rows in the future without a value
 
@@ -143,13 +145,18 @@ def repeated_time(frame: pd.DataFrame) -> str | None:
     times = frame["ds"].to_numpy()
     if not (repeated := times[1:] == times[:-1]).any():
         return None
-    why = str(repeated_at(times[1:][repeated][0]))
+    found = repeated_at(times[1:][repeated][0])
+    why = str(found)
     if frame.duplicated().sum() == repeated.sum():
-        return (
-            f"{why}; its rows are equal in what is read of them: keep one, or name the columns "
-            "that tell series apart, such as --columns id=store+item (in Python id_col=)"
-        )
-    return why
+        why += "; its rows are equal in what is read of them"
+    elif found.kind is Kind.REPEATED_HOUR:
+        return why
+    elif repeated.sum() > 1:
+        why += f", and {repeated.sum() - 1:,} more such rows"
+    return (
+        f"{why}: keep one, or name the columns that tell series apart, such as --columns "
+        "id=store+item (in Python id_col=), or the hours, as time=day+hour (time_col=)"
+    )
 
 
 def _lost_from(stored: pd.DataFrame, latest: pd.DataFrame) -> pd.DataFrame:

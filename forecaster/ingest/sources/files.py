@@ -42,7 +42,7 @@ class Files(Whole):
     def __init__(self, path: str, columns: Columns = INFERRED, *, lost: Lost = "suspect"):
         self.path = self.where = from_text(path).expanduser()
         self._columns = columns
-        self.lost = lost
+        self.lost, self.frequency = lost, columns.frequency
         # The full path, since later commands may be started in another folder.
         self.name = f"files:{as_text(self.path.resolve())}"
         if not self.path.exists():

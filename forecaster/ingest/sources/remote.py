@@ -34,6 +34,7 @@ class Remote(Whole):
     def __init__(self, url: str, columns: Columns = INFERRED, *, lost: Lost = "suspect"):
         self._url = read_remote_url(url)
         self.where = self._url.shown
+        self.frequency = columns.frequency
         self.name = f"files:{self.where}"
         self._system, self._path = self._url.open(self.name)
         self._columns, self.lost = columns, lost

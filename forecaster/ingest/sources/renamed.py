@@ -39,6 +39,7 @@ class Renamed(Whole):
     ):
         self._source, self._stored = source, stored
         self.name, self.where, self.lost = source.name, source.where, source.lost
+        self.frequency = source.frequency
         self.names = {new: dict(olds) for new, olds in names.items()}
         self.given: dict[str, pd.DataFrame] = {}
         # By new and old name, the rows before the date of a name that another series has.

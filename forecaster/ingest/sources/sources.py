@@ -35,13 +35,13 @@ def open_source(
     ``append`` with ``refresh``. No message holds a password.
     """
     kind, _, path = name.partition(":")
-    shown = hide_secrets(name)
-    option = "--append" if append else columns.first_option
-    if option is not None and kind not in ("files", "sql"):
-        raise UsageError(f"{option} is for files and databases; leave it out with source {shown!r}")
-    if query is not None and kind != "sql":
-        raise UsageError(f"--query is for databases; leave it out with source {shown!r}")
-    refresh = options.get("refresh", False)
+    shown, refresh = hide_secrets(name), options.get("refresh", False)
+    for option, kinds, what in (
+        ("--append" if append else columns.first_option, ("files", "sql"), "files and databases"),
+        (None if query is None else "--query", ("sql",), "databases"),
+    ):
+        if option is not None and kind not in kinds:
+            raise UsageError(f"{option} is for {what}; leave it out with source {shown!r}")
     if append and refresh:
         raise UsageError(
             "--append keeps stored rows that a file lacks, and --refresh gives them up; leave one "

@@ -42,7 +42,7 @@ class Database(Whole):
         self.name = f"{self.where}#{said}"
         self._query = query.strip().rstrip(";")
         self._columns = columns
-        self.lost = lost
+        self.lost, self.frequency = lost, columns.frequency
         self._engine = self._url.open(_WAIT)
         self._fingerprint = ""
 

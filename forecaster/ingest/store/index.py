@@ -102,6 +102,7 @@ class Index(msgspec.Struct):
     - ``quality``: the result of the last review; None if there was none
     - ``counts``: the number of rows with each flag, and of missing sessions as "gaps", by series
     - ``quarantine``: records of damaged files that were set aside, the latest record last
+    - ``frequency``: the step of rows that a caller stated when the source was last read
     """
 
     source: str
@@ -110,6 +111,7 @@ class Index(msgspec.Struct):
     quality: Quality | None = None
     counts: dict[str, dict[str, int]] = {}
     quarantine: list[Quarantined] = []
+    frequency: str | None = None
     schema: int = SCHEMA
 
     @staticmethod

@@ -15,7 +15,7 @@ from forecaster.ingest.tables.decimals import (
     number_columns,
 )
 from forecaster.ingest.tables.file_reader import is_parquet, read_table
-from forecaster.ingest.tables.layout import with_joined_ids
+from forecaster.ingest.tables.layout import with_clock, with_joined_ids
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.options import Columns
 from forecaster.ingest.tables.roles import canonical
@@ -34,6 +34,9 @@ def read_covariates(path: Path, columns: Columns) -> pd.DataFrame:
     if columns.marks:
         frame = frame.mask(frame.apply(is_marked, marks=columns.marks))
     frame = with_joined_ids(frame, columns.id_col, columns.id_parts, where)
+    if len(parts := columns.time_parts) == 2 and {*parts} <= {*frame}:
+        times = with_clock(frame[parts[0]], frame[parts[1]], where)
+        frame = frame.drop(columns=parts).assign(**{str(columns.time_col): times})
     keys = {str(column): canonical(str(column)) for column in frame}
     keys = {column: key for column, key in keys.items() if key in ("unique_id", "ds")}
     for column, key in ((columns.id_col, "unique_id"), (columns.time_col, "ds")):

@@ -22,10 +22,6 @@ _AT_ONCE = 2**20  # characters that are read at once
 _HEAD = 20  # lines that are searched for the header
 _MOST_COLUMNS = 10_000
 _UNEVEN = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # error of pandas
-_NO_TEXT = (
-    "expected text in UTF-8. In a spreadsheet save it as CSV UTF-8; other text becomes UTF-8 by "
-    "`iconv -f UTF-16 -t UTF-8 FILE > NEW.csv`"
-)
 _QUOTED_NUMBER = re.compile(r'"[ +$(-]*[0-9]+[.,][0-9]')
 
 
@@ -64,7 +60,7 @@ def read_csv(path: Path, columns: Columns = INFERRED) -> Table:
 
     Raises DataError if the file is not a table of text, and also any errors of pandas and gzip.
     """
-    where, stated = printable(path, lines=False), columns
+    where = printable(path, lines=False)
     lines, last, line = _check_text(path, where)
     start = _find_header(lines, where)
     cells = next(csv.reader([last], delimiter=start.separator), [])
@@ -74,35 +70,32 @@ def read_csv(path: Path, columns: Columns = INFERRED) -> Table:
             f"{len(start.columns)} cells and no line ending; it seems to have been cut. Write or "
             "fetch it again"
         )
-    options: dict[str, Any] = {
-        "encoding": "utf-8-sig", "sep": start.separator, "skiprows": start.above,
-    }  # fmt: skip
     if start.columns[:1] == ["Price"] and start.cells[:1] == ["Ticker"]:  # as from yfinance
-        with _opened(path) as file:
-            two = pd.read_csv(file, header=[0, 1], index_col=0, **options).reset_index()
+        two = _parsed(path, start, header=[0, 1], index_col=0).reset_index()
         two.index += start.above + 2
         return Table(as_one_level(two, where), ".")
     names = [name if name.strip() else f"Unnamed: {n}" for n, name in enumerate(start.columns)]
     if doubled := [column for column, count in Counter(names).items() if count > 1]:
         raise DataError(f"{where}: column {min(doubled)!r} appears twice; keep one")
-    as_text = _read_as_written(names, stated)
+    return _table(path, start, names, columns, where)
+
+
+def _table(path: Path, start: _Start, names: list[str], columns: Columns, where: str) -> Table:
+    """Read the rows below the header; numbers stay text where a sign in them has two readings."""
+    as_text = _read_as_written(names, columns)
+    others = [name for name in names if name not in as_text]
     extra = [f"\0{n}" for n in range(len(names), len(start.cells))]  # a comma at the end of lines
-    options |= {
-        "header": 0,
-        "names": [*names, *extra],
-        "dtype": dict.fromkeys(as_text, str),
-        "na_values": {name: _BLANK for name in names if name not in as_text},
-        "keep_default_na": False,
-        "skip_blank_lines": False,
-        "low_memory": False,
-    }
-    table = _parsed(path, options)
-    plain = start.separator == "," and not start.quotes_numbers and stated.decimal != ","
+    types = dict.fromkeys(as_text, str)
+    options: dict[str, Any] = {
+        "header": 0, "names": [*names, *extra], "dtype": types, "keep_default_na": False,
+        "na_values": dict.fromkeys(others, _BLANK), "skip_blank_lines": False, "low_memory": False,
+    }  # fmt: skip
+    table = _parsed(path, start, **options)
+    plain = start.separator == "," and not start.quotes_numbers and columns.decimal != ","
     fractions = [name for name in table if pd.api.types.is_float_dtype(table[name])]
-    if fractions and not plain:
-        # 1.234 may be more than a thousand, so the text is needed to decide.
-        options["dtype"] |= dict.fromkeys(fractions, str)
-        table = _parsed(path, options)
+    if fractions and not plain:  # 1.234 may be more than a thousand: the text is needed to decide
+        types |= dict.fromkeys(fractions, str)
+        table = _parsed(path, start, **options)
     if not table[extra].isin(_BLANK).all(axis=None):
         raise DataError(
             f"{where}, line {start.above + 2}: more cells than the header has columns; are there "
@@ -110,7 +103,6 @@ def read_csv(path: Path, columns: Columns = INFERRED) -> Table:
         )
     table = table.drop(columns=extra)
     table.index += start.above
-    others = [name for name in names if name not in as_text]
     table = table.dropna(how="all", subset=others) if others else table
     return Table(table, "." if plain else None)
 
@@ -124,16 +116,19 @@ def _read_as_written(names: list[str], stated: Columns) -> list[str]:
     return [*found, *stated.read_as_text]
 
 
-def _parsed(path: Path, options: dict[str, Any]) -> pd.DataFrame:
+def _parsed(path: Path, start: _Start, **options: Any) -> pd.DataFrame:
+    """Read a file by pandas, from the header on."""
     try:
         with _opened(path) as file:
-            return pd.read_csv(file, **options)
+            return pd.read_csv(
+                file, encoding="utf-8-sig", sep=start.separator, skiprows=start.above, **options
+            )
     except pd.errors.ParserError as error:
         if not (found := _UNEVEN.search(str(error))):
             raise
         raise DataError(
             f"{printable(path, lines=False)}, line {found[2]}: "
-            f"{found[3]} cells, {found[1]} before; are there {options['sep']!r} within names or "
+            f"{found[3]} cells, {found[1]} before; are there {start.separator!r} within names or "
             "numbers? Quote them, or leave them out. If this line holds the names of the columns, "
             "delete those above it"
         ) from error
@@ -156,10 +151,7 @@ def _check_text(path: Path, where: str) -> tuple[list[str], str, int]:
         try:
             while text := file.read(_AT_ONCE):
                 if "\0" in text:
-                    line += text[: text.index("\0")].count("\n")
-                    raise DataError(
-                        f"{where}: cannot be read: line {line} holds a NUL character; {_NO_TEXT}"
-                    )
+                    raise _no_text(path, where)
                 head = head or text
                 line += text.count("\n")
                 last = (last[-_AT_ONCE:] + text).replace("\r", "\n").rpartition("\n")[2]
@@ -175,11 +167,27 @@ def _check_text(path: Path, where: str) -> tuple[list[str], str, int]:
                             "you expect"
                         )
         except UnicodeError as error:
-            raise DataError(
-                f"{where}: cannot be read: after line {line}, {str(error).split(': ')[-1]}; "
-                f"{_NO_TEXT}"
-            ) from error
+            raise _no_text(path, where) from error
     return re.split("\r\n?|\n", head, maxsplit=_HEAD)[:_HEAD], last, line
+
+
+def _no_text(path: Path, where: str) -> DataError:
+    """Return the error of a file that is not in UTF-8, with the command that turns it into it."""
+    with _opened(path) as file:
+        content = file.read(max(size := path.stat().st_size, most_unpacked(size)))
+    try:
+        content.decode("utf-8")
+        at = content.index(b"\0")
+    except UnicodeDecodeError as error:
+        at = error.start
+    line = content[:at].count(b"\n") + 1
+    is_wide = content[at] == 0 or content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    encoding = "UTF-16" if is_wide else "WINDOWS-1252"
+    return DataError(
+        f"{where}: cannot be read: line {line} holds the byte 0x{content[at]:02x}; expected text "
+        f"in UTF-8, and this seems to be {encoding}. In a spreadsheet save it as CSV UTF-8, or run "
+        f"`iconv -f {encoding} -t UTF-8 FILE > NEW.csv`"
+    )
 
 
 def _find_header(lines: list[str], where: str) -> _Start:

@@ -8,7 +8,6 @@ table that fits both, with other numbers, is refused.
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from decimal import Decimal as ExactNumber
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -29,7 +28,6 @@ _TYPOGRAPHY = str.maketrans(
 _GROUPS = r"^[+-]?[1-9][0-9]{0,2}(?:[ '][0-9]{3})+(?![0-9])"
 _LARGEST = 10**308
 _MOST_MARKS, _LONGEST = 12, 200  # marks, and characters, of an option that an error names
-_PLAIN = (str, float, np.integer, np.floating)
 
 
 def is_number_column(column: pd.Series) -> bool:
@@ -154,29 +152,24 @@ def _stripped(cells: pd.Series) -> pd.Series:
 
 
 def plain_cells(column: pd.Series) -> pd.Series:
-    """Return a column in which all that is neither text nor a number has become text.
+    """Return a column of objects as text and floats; columns of text or of numbers stay.
 
     Yes and no, complex numbers, times, durations and bytes would otherwise become numbers. Whole
     numbers that are too large for a float become the text 1e400.
     """
     kind = column.dtype
-    if pd.api.types.is_string_dtype(kind) and not pd.api.types.is_object_dtype(kind):
-        return column
-    if pd.api.types.is_numeric_dtype(kind) and kind.kind not in "bc":
+    is_text = pd.api.types.is_string_dtype(kind) and not pd.api.types.is_object_dtype(kind)
+    if is_text or (pd.api.types.is_numeric_dtype(kind) and kind.kind not in "bc"):
         return column
     return column.astype(object).map(_plain_cell)
 
 
 def _plain_cell(cell: object) -> object:
-    if isinstance(cell, int) and not isinstance(cell, bool):
-        return cell if abs(cell) < _LARGEST else "1e400"
-    if isinstance(cell, _PLAIN) and not isinstance(cell, np.timedelta64):  # which is an integer
-        return cell
-    if isinstance(cell, ExactNumber) and not cell.is_snan():  # pandas fails at a signalling NaN
-        return cell
     if cell is None or cell is pd.NA or cell is pd.NaT:
         return None  # a column of NaT alone would become times, and these whole numbers
-    return str(cell)
+    if isinstance(cell, int) and not isinstance(cell, bool) and abs(cell) >= _LARGEST:
+        return "1e400"
+    return cell if isinstance(cell, str | float) else str(cell)
 
 
 def check_finite(numbers: pd.Series, where: TableLocation, name: str) -> None:

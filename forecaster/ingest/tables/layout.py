@@ -11,7 +11,7 @@ Accepted layouts, of files and frames alike:
 import dataclasses
 import itertools
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,7 @@ from forecaster.ingest.tables.roles import (
     kind_of,
     options_that_name,
 )
+from forecaster.ingest.tables.steps import tell_odd_rows
 from forecaster.series import show_time
 
 SEPARATOR = "/"
@@ -71,34 +72,24 @@ def tidy(
     a finite number, a series has two currencies, or the table can be read in two ways.
     """
     table = table.set_axis(list(map(str, table.columns)), axis=1)
-    whole = table = with_joined_ids(table, columns.id_col, columns.id_parts, where)
-    wide = bool(columns.wide)
-    if columns.marks:
-        table = table.mask(table.apply(is_marked, marks=columns.marks))
-    names = find_roles(table, where, columns)
-    where = dataclasses.replace(where, written_names={new: old for old, new in names.items()})
-    table = table[list(names)].rename(columns=names)
-    if columns.marks:
-        times = whole[where.column("ds")]
-        table = table.assign(ds=times)[~is_marked(times, columns.marks)]
-    if table.empty:
-        raise DataError(f"{where}: no rows in it")
-    if CLOCK in table:
-        table["ds"] = _with_clock(table["ds"], table.pop(CLOCK), where)
+    whole = with_joined_ids(table, columns.id_col, columns.id_parts, where)
+    table, where = _with_roles(whole, where, columns)
     times = to_times(table["ds"], where, columns.date_format)
-    has_ids, decimal = "unique_id" in table and not wide, columns.decimal or decimal
+    decimal = columns.decimal or decimal
+    has_ids = "unique_id" in table and not columns.wide
     if has_ids:
         ids = _ids(table["unique_id"], where)
     else:
         target = next((target for target in TARGETS if target in table), "ds")
-        own = name or where.column(target)
-        ids = pd.Series(own, table.index, dtype="category")
+        ids = pd.Series(name or where.column(target), table.index, dtype="category")
+    if columns.frequency is not None:
+        tell_odd_rows(times, ids, columns.frequency, where)
     if columns.date_format != UTC:
         _check_offsets(table["ds"], times, ids, where)
     if not has_ids:
-        _refuse_repeated(times, where, whole, names)
+        _refuse_repeated(times, where, whole)
     units = _units(table, ids, where)
-    if wide:
+    if columns.wide:
         series = table.drop(columns=["ds", *_unit_columns(table)])
         if series.empty:
             raise DataError(
@@ -117,6 +108,29 @@ def tidy(
     tidied = _sorted(tidied)
     tidied.attrs["units"] = {of: stated for of, stated in units.items() if stated}
     return tidied
+
+
+def _with_roles(
+    table: pd.DataFrame, where: TableLocation, columns: Columns
+) -> tuple[pd.DataFrame, TableLocation]:
+    """Return a table under the canonical names of its columns, and a location that knows both.
+
+    Marks of missing numbers are left out, and rows with one in place of their time.
+    """
+    missing = table.apply(is_marked, marks=columns.marks) if columns.marks else None
+    names = find_roles(table if missing is None else table.mask(missing), where, columns)
+    where = dataclasses.replace(where, written_names={new: old for old, new in names.items()})
+    found = table[list(names)]
+    if missing is not None:
+        times = found[where.column("ds")]
+        found = found.mask(missing).assign(**{where.column("ds"): times})
+        found = found[~missing[where.column("ds")]]
+    if found.empty:
+        raise DataError(f"{where}: no rows in it")
+    found = found.rename(columns=names)
+    if CLOCK in found:
+        found["ds"] = with_clock(found["ds"], found.pop(CLOCK), where)
+    return found, where
 
 
 def with_joined_ids(
@@ -151,14 +165,15 @@ def with_joined_ids(
     return table
 
 
-def _with_clock(dates: pd.Series, clock: pd.Series, where: TableLocation) -> pd.Series:
-    """Return dates as text with their times of day, which Stooq writes as 093000.
+def with_clock(dates: pd.Series, clock: pd.Series, where: TableLocation) -> pd.Series:
+    """Return dates as text with their times of day, or hours, which Stooq writes as 093000.
 
     Raises DataError for a cell that is no time of day.
     """
-    text = (
-        clock.astype(str).str.strip().str.replace(r"^(\d\d)(\d\d)(\d\d)$", r"\1:\2:\3", regex=True)
-    )
+    text = clock.astype(str).str.strip()
+    text = text.str.replace(r"^(\d\d)(\d\d)(\d\d)$", r"\1:\2:\3", regex=True)
+    text = text.str.replace(r"^(\d\d?)(?:\.0)?$", r"\1:00", regex=True)
+    text = text.str.replace(r"^(?=\d:)", "0", regex=True)
     if (bad := ~text.str.contains(r"\d", regex=True)).any():
         got = "empty" if clock.isna()[bad].iloc[0] else f"{text[bad].iloc[0]!r} is no time of day"
         raise DataError(f"{where.cell(bad, CLOCK)}: {got}; expected one such as 13:30")
@@ -183,14 +198,12 @@ def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield name, part
 
 
-def _refuse_repeated(
-    times: pd.Series, where: TableLocation, table: pd.DataFrame, names: Mapping[str, str]
-) -> None:
+def _refuse_repeated(times: pd.Series, where: TableLocation, table: pd.DataFrame) -> None:
     """Raise DataError if a time repeats in a table without a column of series."""
     if (repeated := times.duplicated()).any():
         time = times[repeated].iloc[0]
         rows = table.loc[times.index].assign(**{where.column("ds"): times})
-        options = options_that_name(rows, names)
+        options = options_that_name(rows, {old: new for new, old in where.written_names.items()})
         raise DataError(
             f"{where.cell(repeated, 'ds')}: {show_time(time)} is in {where.row(times == time)}, "
             "too, and no column names the series; expected one row for a time, or a column "

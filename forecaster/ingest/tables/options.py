@@ -12,6 +12,7 @@ from typing import Any, TypedDict, cast
 from forecaster.errors import UsageError, listed
 from forecaster.ingest.tables.dates import check_date_format
 from forecaster.ingest.tables.decimals import Decimal
+from forecaster.ingest.tables.steps import stated_frequency
 
 
 class ColumnOptions(TypedDict, total=False):
@@ -20,12 +21,15 @@ class ColumnOptions(TypedDict, total=False):
     - ``id_col``, ``time_col``, ``target_col``: the columns with the series, the time and the value
       to forecast; other columns that could have these roles are left out. A wide table has no
       column for its target: there ``target_col="close"`` means that its numbers are prices.
-      Several columns, ``["store", "item"]`` or ``"store+item"``, name series together: ``S01/milk``
+      Several columns, ``["store", "item"]`` or ``"store+item"``, name series: ``S01/milk``.
+      ``time_col="day+hour"`` are a date and its hour or time of day
     - ``date_format``: how times are written, such as ``%d/%m/%Y``; None: inferred
     - ``missing``: marks that stand for no number, separated by commas: ``"n/a?,-99"``. A row with
       one in place of its time is left out
     - ``wide``: whether each column is a series
     - ``decimal``: the decimal sign in numbers that are text; None: inferred for each table
+    - ``frequency``: the step of rows, by a name of pandas' offsets such as ``W-MON``; None: as the
+      rows show. Rows that do not fit it are named
     """
 
     id_col: str | Sequence[str] | None
@@ -35,6 +39,7 @@ class ColumnOptions(TypedDict, total=False):
     missing: str | None
     wide: bool | None
     decimal: str | None
+    frequency: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +56,7 @@ class Columns:
     missing: str | None = None
     wide: bool | None = None
     decimal: Decimal | None = None
+    frequency: str | None = None
 
     @staticmethod
     def of(options: ColumnOptions) -> "Columns":
@@ -58,18 +64,20 @@ class Columns:
         given = cast(dict[str, Any], options)
         names = given.get("id_col")
         if isinstance(names, list | tuple):
-            parts = list(cast(Sequence[object], names))
-            if not parts or not all(isinstance(part, str) and part for part in parts):
+            parts = [str(part) for part in cast(Sequence[object], names)]
+            if list(names) != parts or "" in parts or not parts:
                 raise UsageError(f"id_col: expected the names of columns; got {names!r:.80}")
-            if len(parts) > 1 and (odd := [part for part in parts if "+" in str(part)]):
+            if len(parts) > 1 and "+" in "".join(parts):
                 raise UsageError(
-                    f"id_col: column {odd[0]!r} has a + in its name, which joins columns; rename it"
+                    f"id_col: {listed(parts)}: a + in a name would join columns; rename it"
                 )
-            given = {**given, "id_col": "+".join(map(str, parts))}
+            given = {**given, "id_col": "+".join(parts)}
         return Columns(**given)
 
     def __post_init__(self) -> None:
         check_date_format(self.date_format)
+        if self.frequency is not None:
+            stated_frequency(self.frequency)
         if not isinstance(self.decimal, str | None) or self.decimal not in (None, ".", ","):
             raise UsageError(f"decimal {self.decimal!r:.80}: expected a point or a comma")
         for role in ("id_col", "time_col", "target_col", "missing"):
@@ -92,6 +100,13 @@ class Columns:
         return parts if len(parts) > 1 and all(parts) else []
 
     @property
+    def time_parts(self) -> list[str]:
+        """The columns of dates and of their hours, of ``day+hour``; otherwise the one of times."""
+        parts = [part.strip() for part in (self.time_col or "").split("+")]
+        alone = [self.time_col] if self.time_col else []
+        return parts if len(parts) == 2 and all(parts) else alone
+
+    @property
     def marks(self) -> list[str]:
         """The marks that stand for no number; one with a comma is quoted."""
         return next(csv.reader([self.missing or ""], skipinitialspace=True), [])
@@ -99,7 +114,7 @@ class Columns:
     @property
     def read_as_text(self) -> list[str]:
         """The named columns that must be read as text: ids, and times with a date format."""
-        named = [*self.id_parts, self.id_col, self.time_col if self.date_format else None]
+        named = [*self.id_parts, self.id_col, *(self.time_parts if self.date_format else ())]
         return [name for name in named if name is not None]
 
     @property
@@ -114,7 +129,7 @@ class Columns:
     @property
     def named(self) -> list[str]:
         """All columns that the caller names."""
-        named = (*self.id_parts, self.id_col, self.time_col, self.target_col)
+        named = (*self.id_parts, self.id_col, *self.time_parts, self.target_col)
         return [name for name in named if name is not None]
 
 

@@ -81,6 +81,8 @@ _SAID = {"unique_id": "id", "ds": "time", **dict.fromkeys(TARGETS, "target")}
 _INDEX = ("unnamed:_0", "__index_level_0__")
 _COUNTERS = (*_INDEX, "id", "index", "row", "no", "nr", "#", "obs")
 _MOST_NAMED = 12
+_FEW_TWICE = 0.2  # largest share of rows that may repeat a time of their series
+_MONTHS = 12  # numbers up to it may be months
 
 
 def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> dict[str, str]:
@@ -154,7 +156,9 @@ def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -
     if twice := [column for column, count in Counter(own).items() if count > 1]:
         raise DataError(f"{where}: column {twice[0]!r} appears twice; keep one")
     names = canonical_names(own)
-    stated = {columns.id_col: "unique_id", columns.time_col: "ds"}
+    stated: dict[str | None, str] = {columns.id_col: "unique_id"}
+    times = [columns.time_col] if columns.time_col in own else columns.time_parts
+    stated |= dict(zip(times, ("ds", CLOCK), strict=False))
     if not columns.wide:
         target = columns.target_col
         meaning = names.get(target, "") if target is not None else ""
@@ -237,20 +241,41 @@ def options_that_name(table: pd.DataFrame, names: Mapping[str, str]) -> list[str
     has_target = not of.keys().isdisjoint(TARGETS)
     if "ds" not in of or not (has_target or numbers):
         return []
+    hours = [old for old in kinds if _may_be_hours(table[old])]
     words = [old for old in kinds if kinds[old] == "text" and _may_name_series(table[old])]
+    words = [old for old in words if old not in hours]
     known = [of[role] for role in ("unique_id", "ds") if role in of]
+    if table.duplicated([*known, *words]).any():  # perhaps the hours are in a column of their own
+        known += hours[:1]
     keys = (key for n in range(len(words) + 1) for key in itertools.combinations(words, n))
     key = next((key for key in keys if not table.duplicated([*known, *key]).any()), None)
+    if key is None:  # some rows of a series may be there twice
+        twice = {word: table.duplicated([*known, word]).mean() for word in words}
+        key = next(((word,) for word in words if twice[word] <= _FEW_TWICE), None)
     if key is None:
         return []
-    ids = [*known[:-1], *key] if key else []
-    said = {"id": "+".join(ids), "time": of["ds"], "target": "" if has_target else numbers[0]}
+    ids = [*([of["unique_id"]] if "unique_id" in of else []), *key] if key else []
+    times = known[known.index(of["ds"]) :]
+    numbers = [old for old in numbers if old not in times]
+    if not (has_target or numbers):
+        return []
+    said = {
+        "id": "+".join(ids), "time": "+".join(times), "target": "" if has_target else numbers[0],
+    }  # fmt: skip
     stated = ",".join(f"{role}={column}" for role, column in said.items() if column)
     options = [f"--columns {shlex.quote(stated)} (in Python id_col=, time_col=, target_col=)"]
     if len(numbers) > 1 and not (has_target or "unique_id" in of or "text" in kinds.values()):
-        wide = shlex.quote(f"wide,time={of['ds']}")
+        wide = shlex.quote(f"wide,time={'+'.join(times)}")
         options.append(f"--columns {wide} (in Python wide=True, time_col=)")
     return options
+
+
+def _may_be_hours(cells: pd.Series) -> bool:
+    """Return whether a column holds times of day such as 13:30, or whole hours of a day."""
+    if _is_clock(cells):
+        return True
+    whole = pd.api.types.is_integer_dtype(cells) and bool(cells.between(0, 24).all())
+    return whole and cells.max() > _MONTHS
 
 
 def _may_name_series(cells: pd.Series) -> bool:

@@ -6,7 +6,7 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Shaped
+from jaxtyping import Bool, Shaped
 
 from forecaster.errors import DataError
 from forecaster.series.calendar.exchanges import regular_sessions
@@ -30,6 +30,7 @@ _BASES = {
     "D": "day", "B": "weekday", "W": "week", "SMS": "half month", "SME": "half month",
     "step": "whole number", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond",
 }  # fmt: skip
+_NAMES = {3_600: "h", 60: "min", 1: "s"}  # of pandas
 _PERIODS = {3: "quarter", 12: "year"}
 
 
@@ -44,6 +45,7 @@ class Frequency:
     - ``day``: the day of the month, 31 for the last; 0 where dates have no common one
     - ``open``: the slots of the week in which times of days or of a part of a day come, see
       :mod:`forecaster.series.calendar.opening`; empty for all of them
+    - ``stated``: whether a caller states it, so that rows tell no other
     """
 
     alias: str
@@ -52,6 +54,7 @@ class Frequency:
     hours: Hours | None = None
     day: int = 0
     open: tuple[int, ...] = ()
+    stated: bool = False
 
     def after(self, last: Time, count: int) -> Shaped[np.ndarray, " later"]:
         """Return the next ``count`` times after ``last``, a date or a whole number.
@@ -110,6 +113,26 @@ class Frequency:
             return 0
         return len(self.between(pd.Timestamp(last), pd.Timestamp(now)))
 
+    def fits(self, times: Shaped[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
+        """Return which sorted dates are times of the frequency, in step with most of them."""
+        if self.seconds and self.base[1] != "B":
+            left = (times - times[0]) % np.timedelta64(self.seconds, "s")
+            kinds, counts = np.unique(left, return_counts=True)
+            return left == kinds[counts.argmax()]
+        days = pd.DatetimeIndex(times).normalize()
+        return days.isin(pd.date_range(days[0], days[-1], freq=self.offset))
+
+    @property
+    def option(self) -> str:
+        """The option that states it, to paste; empty where pandas has no name for it."""
+        if self.alias in ("step", "months"):
+            return ""
+        name = self.alias
+        if self.base[1] == "s":
+            unit = next(unit for unit in _NAMES if self.seconds % unit == 0)
+            name = f"{self.seconds // unit}{_NAMES[unit]}"
+        return f"--frequency {name} (in Python frequency=)"
+
     @property
     def base(self) -> tuple[int, str]:
         """The count and the base of the alias, without its anchor: 2 and QE of ``2QE-OCT``."""
@@ -143,7 +166,8 @@ class Frequency:
         A row that came a few days before its month's, such as the last session of an exchange that
         closed on the last weekday, is still that of its month.
         """
-        if self.months and not self.offset.is_on_offset(last):
+        begins = self.base[1].endswith("S")  # nothing comes before the first day of a month
+        if self.months and not begins and not self.offset.is_on_offset(last):
             ahead = self.offset.rollforward(last)
             return ahead + _DAY if ahead - last <= _EARLY else last
         return last

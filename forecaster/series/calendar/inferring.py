@@ -242,6 +242,9 @@ def _going_on(times: np.ndarray, usual: Frequency | None) -> tuple[Frequency, An
     """
     own, last = infer_frequency(times), times[-1]
     other_kind = usual is not None and (usual.alias == "step") != (last.dtype.kind != "M")
+    if usual is not None and usual.stated and not other_kind:
+        fits = usual.fits(times)
+        return usual, times[fits][-1] if fits.any() else last
     if usual is None or other_kind or tells_frequency(times):
         if len(times) < _FEWEST or own.after(times[-2], 1)[0] == last:  # as nearly always
             return own, last

@@ -46,7 +46,8 @@ def findings_of(panel: Panel, *, forecasting: bool = False) -> list[Finding]:
     Raises DataError where covariates have no number at any row of a fit.
     """
     of_values = panel.target == "y"
-    dated = panel.of_times(functools.partial(of_dates, of_values=of_values))
+    stated = panel.frequency.stated
+    dated = panel.of_times(functools.partial(of_dates, of_values=of_values, stated=stated))
     found = [Finding(kind, name, said, 1) for name, its in zip(panel.ids, dated, strict=True)
              for kind, said in its.items()]  # fmt: skip
     found += events(panel)

@@ -10,15 +10,16 @@ _GROUPS, _NAMED = 3, 8  # in a sentence: series of which the same is said, and h
 _WORDS = {
     "irregular": (
         "the rows of {some} come at no regular times",
-        "So each step ahead is a row, and the dates of forecasts are guesses. If no row means "
+        "So each step ahead is a row, and the dates of forecasts are guesses, unless `ingest` or "
+        "`fit` reads the rows with --frequency, as named or D for days. If no row means "
         "zero, add them up by hours (h), days (D), weeks (7D) or months (MS) first, in pandas: "
         "wide = frame.pivot_table(index='ds', columns='unique_id', values='y', aggfunc='sum')"
         ".resample('D').sum(min_count=1); filled = wide.fillna(0).where(wide.ffill().notna())",
     ),
     "odd": (
         "the latest row of {some} is at another time than the rows before",
-        "Forecasts go on by the rule of the others. If the row is of a period that is not over, "
-        "leave it out",
+        "Forecasts go on by the rule of the others, which --frequency states for good. If the row "
+        "is of a period that is not over, leave it out",
     ),
     "running": (
         "the latest row of {some} is of a period that is not over",

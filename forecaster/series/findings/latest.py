@@ -28,19 +28,24 @@ _UNKNOWN = 2
 _NEW_YORK = "America/New_York"
 
 
-def of_dates(times: Shaped[np.ndarray, " row"], *, of_values: bool) -> dict[str, str]:
+def of_dates(
+    times: Shaped[np.ndarray, " row"], *, of_values: bool, stated: bool = False
+) -> dict[str, str]:
     """Return what is to be said of the times of a series, by the kind of finding.
 
     - ``times``: sorted and unique
     - ``of_values``: whether the series is of values, not of prices: it then may also end with a
       period that is not over
+    - ``stated``: whether its frequency is stated; odd rows were named when they were read
     """
-    odd, found = odd_rows(times), dict[str, str]()
+    odd, found = np.zeros(len(times), bool) if stated else odd_rows(times), dict[str, str]()
     if odd.sum() > _FEW_ODD * len(odd):
         usual = in_words(spacing_of(times))
-        found["irregular"] = f"{1 - odd.mean():.0%} of its rows fit steps of {usual}"
+        said = f"{1 - odd.mean():.0%} of its rows fit steps of {usual}"
+        found["irregular"] = "; ".join(filter(None, (said, infer_frequency(times).option)))
     elif odd[-1:].any():
-        found["odd"] = f"{show_time(times[-1])}; next {show_time(next_times(times, 1)[0])}"
+        said = f"{show_time(times[-1])}; next {show_time(next_times(times, 1)[0])}"
+        found["odd"] = "; ".join(filter(None, (said, infer_frequency(times).option)))
     if of_values and (until := running(times)) is not None:
         found["running"] = until
     return found

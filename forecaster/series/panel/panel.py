@@ -499,7 +499,9 @@ class Panel:
             values=self.values[:, keep],
             mask=mask,
             times=times,
-            frequency=common_frequency(times[row] for row in mask if row.any()),
+            frequency=self.frequency
+            if self.frequency.stated
+            else common_frequency(times[row] for row in mask if row.any()),
             flags=None if self.flags is None else _flags_within(self.flags, times[0], times[-1]),
         )
 

@@ -1,0 +1,77 @@
+"""The step of rows as a caller states it: rows that do not fit it are named."""
+
+import re
+import shlex
+
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, ForecasterWarning, UsageError
+from forecaster.series import next_times
+from tests.conftest import run
+from tests.messages import refuses, warns
+
+MONDAYS = pd.date_range("2026-01-05", periods=30, freq="W-MON")
+JUNE = pd.DatetimeIndex(["2026-06-28"])
+FRIDAY = MONDAYS.append(pd.DatetimeIndex(["2026-08-07"]))
+
+
+def table(times) -> pd.DataFrame:
+    return pd.DataFrame({"unique_id": "A", "ds": times, "y": range(len(times))})
+
+
+@pytest.mark.parametrize(
+    ("times", "frequency", "odd", "after"),
+    [
+        (FRIDAY, "W-MON", "2026-08-07", "2026-08-10"),
+        (MONDAYS[:1], "D", None, "2026-01-06"),
+        (MONDAYS[:2], "MS", "2026-01-05", "2026-02-01"),
+        (MONDAYS[::2], "W-MON", None, "2026-07-27"),
+        (MONDAYS[[0, 1, 3, 7, 8, 15]], "D", None, "2026-04-21"),
+        (MONDAYS[:9], "2W-MON", "2026-01-12", "2026-03-16"),
+        (MONDAYS + pd.Timedelta("9h"), "h", None, "2026-07-27T10:00"),
+        (MONDAYS[:9].append(MONDAYS[9:] + pd.Timedelta("20min")), "15min", "2026-01-05", None),
+        (pd.date_range("2024-01-31", periods=29, freq="ME").append(JUNE), "ME", "2026-06-28",
+         "2026-06-30"),
+        # Nothing comes a few days before the first day of a month.
+        (pd.date_range("2024-01-01", periods=29, freq="MS").append(JUNE), None, None, "2026-07-01"),
+    ],
+)  # fmt: skip
+def test_a_stated_step_is_followed_and_rows_beside_it_are_named(times, frequency, odd, after):
+    if odd is None:
+        panel = fc.load_panel(table(times), frequency=frequency)
+    else:
+        with warns(ForecasterWarning) as said:
+            panel = fc.load_panel(table(times), frequency=frequency)
+        assert f"column 'ds': {odd}" in str(said[0].message)
+    expected = next_times(panel.times, 1, panel.frequency)[0]
+    assert after is None or expected == pd.Timestamp(after)
+
+
+@pytest.mark.parametrize("name", ["M", "x", "", "0D", "-1D", 5])
+def test_what_is_no_name_of_an_offset_is_refused(name):
+    with refuses(UsageError):
+        fc.load_panel(table(MONDAYS), frequency=name)
+
+
+def test_a_step_of_dates_is_refused_for_series_that_count():
+    with refuses(DataError):
+        fc.load_panel(table(range(9)), frequency="D")
+
+
+@pytest.mark.parametrize("times", [FRIDAY, MONDAYS[[0, 1, 3, 4, 8, 9, 14, 16, 21]]])
+def test_the_option_that_a_warning_names_states_the_step_for_good(tmp_path, times):
+    table(times).to_csv(tmp_path / "x.csv", index=False)
+    home, fit = ("--home", tmp_path / "home"), ("fit", "--model", "ets", "--horizon", 2)
+    source = ("--source", f"files:{tmp_path / 'x.csv'}")
+    doubted = run(*fit, *source, *home)
+    found = re.search(r"--frequency [\w-]+", doubted.stderr)
+    assert doubted.exit_code == 0 and found, doubted.stderr
+    stated = run(*fit, *source, *shlex.split(found[0]), *home)
+    assert stated.exit_code == 0 and "regular times" not in stated.stderr, stated.stderr
+    assert "at another time than" not in stated.stderr
+    said = run("predict", "A", "--output", tmp_path / "f.csv", *home)
+    assert said.exit_code == 0 and "--frequency" not in said.stderr, said.stderr
+    first = pd.read_csv(tmp_path / "f.csv")["ds"].iloc[0]
+    assert pd.Timestamp(first) > times[-1]
