@@ -242,7 +242,7 @@ class _Update:
                 elif not item.unchanged:
                     failed[name] = item.reason or "no reason given"
                     if item.suspect and old is not None and not old.retired:
-                        store.mark(name, "suspect", failed[name])
+                        store.change(name, state="suspect", reason=failed[name])
                 if (now := time.monotonic()) - committed > pause:
                     store.commit()
                     committed = time.monotonic()

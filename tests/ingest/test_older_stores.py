@@ -29,7 +29,7 @@ from tests.messages import refuses, warns
 def store(tmp_path) -> Store:
     store = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO"]).store
     with store.locked():
-        store.mark("KO", "suspect", "contradicted")
+        store.change("KO", state="suspect", reason="contradicted")
         store.commit()
         store.quarantine({"AAPL": "damaged"})
     return ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store

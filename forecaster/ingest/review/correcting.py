@@ -53,7 +53,7 @@ def adjust(
         for name in chosen:
             if undo:
                 none = dataclasses.replace(store.corrections_of(name), adjustments=())
-                store.correct(name, none)
+                store.change(name, corrections=none)
             else:
                 _adjust(store, name, found[name], dismiss=dismiss)
         review(store)
@@ -106,7 +106,8 @@ def _adjust(store: Store, name: str, proposal: Proposal, *, dismiss: bool = Fals
         times = store.read_delivered(name)["ds"].to_numpy()
         one = one.of(times, one.before(times))
     earlier = (each for each in its.adjustments if (each.time, each.factor) != (time, DISMISSED))
-    store.correct(name, dataclasses.replace(its, adjustments=(*earlier, one)))
+    its = dataclasses.replace(its, adjustments=(*earlier, one))
+    store.change(name, corrections=its)
 
 
 def rename_ticker(
@@ -219,6 +220,6 @@ def retire(
         chosen = store.find(names)
         for name in chosen:
             if store.index.series[name].retired != retired:  # a suspect series stays suspect
-                store.mark(name, "retired" if retired else "ok")
+                store.change(name, state="retired" if retired else "ok", reason=None)
         store.commit()
     return store, chosen

@@ -131,7 +131,7 @@ class Index(msgspec.Struct):
         except FileNotFoundError:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise damaged(path, error) from error
+            raise unreadable(path, error) from error
 
     def write(self, path: Path) -> None:
         """Write the index, or replace it once the new one is read as it was written.
@@ -223,7 +223,7 @@ def check_version(path: Path, version: int, newest: int) -> None:
         )
 
 
-def damaged(path: Path, why: object) -> StoreError:
+def unreadable(path: Path, why: object) -> StoreError:
     """Return the error for an index that cannot be read."""
     return StoreError(
         f"{path}: the index cannot be read ({why}). The files beside it are whole tables: "

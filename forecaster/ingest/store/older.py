@@ -38,7 +38,7 @@ from forecaster.ingest.store.index import (
     SeriesEntry,
     begins_like_an_index,
     check_version,
-    damaged,
+    unreadable,
 )
 
 _ADJUSTMENTS, _RENAMES, _UNTIL = "adjustments.json", "renames.json", "renamed_until.json"
@@ -76,7 +76,7 @@ def read_index(folder: Path) -> Index:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, sqlite3.Error) as error:
-        raise damaged(path, error) from error
+        raise unreadable(path, error) from error
     _add_corrections(index, folder)
     return index
 

@@ -56,11 +56,11 @@ from forecaster.ingest.store.index import (
     Quarantined,
     SeriesEntry,
     begins_like_an_index,
-    damaged,
     is_later,
+    unreadable,
 )
 from forecaster.ingest.store.series_file import Arrays, Encoded, sha256
-from forecaster.machine import by_parts, cores
+from forecaster.machine import by_parts
 
 _AGAIN = "`forecaster ingest` sets it aside and fetches the series again"
 _READ_AT_ONCE = 8  # the most files that a thread reads before it asks for more
@@ -82,7 +82,7 @@ class Store:
     def open(home: Home, source: str) -> "Store":
         """Open a source's store, empty if it does not exist yet. Only the index is read.
 
-        Raises StoreError if the index is damaged or belongs to a newer version.
+        Raises StoreError if the index and its copy are damaged, or belong to a newer version.
         """
         folder = home.store(source)
         try:
@@ -144,14 +144,9 @@ class Store:
         found = {name: spelled(known, name) for name in names}
         if unknown := [name for name, series in found.items() if series is None]:
             similar = near(self.ids, unknown[0])
-            raise UsageError(
-                f"{listed(unknown)}: not among the {len(self.ids)} stored series of {self.source}; "
-                + (
-                    f"near: {listed(similar)}"
-                    if similar
-                    else "`forecaster status --all` lists them"
-                )
-            )
+            hint = f"near: {listed(similar)}" if similar else "`forecaster status --all` lists them"
+            what = f"the {len(self.ids)} stored series of {self.source}"
+            raise UsageError(f"{listed(unknown)}: not among {what}; {hint}")
         return [series for series in dict.fromkeys(found.values()) if series is not None]
 
     @contextlib.contextmanager
@@ -167,7 +162,8 @@ class Store:
                 self.index = read_index(self.folder)
             except FileNotFoundError:
                 if any(self.folder.glob("*.parquet")):
-                    warn(f"{damaged(self.folder / INDEX, 'it is lost')}. They are left as they are")
+                    lost = unreadable(self.folder / INDEX, "it is lost")
+                    warn(f"{lost}. They are left as they are")
             else:
                 self._renew()
             yield
@@ -178,11 +174,6 @@ class Store:
             self.commit()
             for path in older.older_files(self.folder):
                 atomic.remove_file(path)
-
-    def correct(self, name: str, corrections: Corrections) -> None:
-        """Give a stored series other corrections. Raises KeyError if it is not stored."""
-        entry = self.index.series[name]
-        self.index.series[name] = msgspec.structs.replace(entry, corrections=corrections)
 
     def write_file_of(self, series: Encoded) -> None:
         """Write the file of an encoded series, unless it exists; several threads may do so."""
@@ -206,10 +197,9 @@ class Store:
             series.entry, fingerprint=fingerprint, state=state
         )
 
-    def mark(self, name: str, state: str, reason: str | None = None) -> None:
-        """Change the state of a stored series, see :class:`SeriesEntry`."""
-        entry = self.index.series[name]
-        self.index.series[name] = msgspec.structs.replace(entry, state=state, reason=reason)
+    def change(self, name: str, **facts: object) -> None:
+        """Change the entry of a stored series, see :class:`SeriesEntry`."""
+        self.index.series[name] = msgspec.structs.replace(self.index.series[name], **facts)
 
     def commit(self, **facts: object) -> None:
         """Write the index, if it has changed, and remove files that only the one before named.
@@ -320,8 +310,7 @@ class Store:
             except StoreError as error:
                 return error
 
-        at_once = max(1, min(_READ_AT_ONCE, len(names) // (4 * cores())))  # of few, all read some
-        parts = by_parts(lambda some: [read(name) for name in names[some]], len(names), at_once)
+        parts = by_parts(lambda some: [*map(read, names[some])], len(names), _READ_AT_ONCE)
         results = dict(zip(names, itertools.chain.from_iterable(parts), strict=True))
         damaged = {name: str(one) for name, one in results.items() if isinstance(one, StoreError)}
         return {n: one for n, one in results.items() if not isinstance(one, StoreError)}, damaged
@@ -340,10 +329,8 @@ class Store:
         except (OSError, ValueError) as error:
             with contextlib.suppress(StoreError, FileNotFoundError):
                 newer = read_index(self.folder).series.get(name)
-            if newer is not None and newer.file != entry.file:
-                return self._decoded(
-                    name, decode, newer
-                )  # another process has updated it meanwhile
+            if newer is not None and newer.file != entry.file:  # it was updated meanwhile
+                return self._decoded(name, decode, newer)
             why = getattr(error, "strerror", None) or error
             raise StoreError(f"{path}: cannot be read: {why}. {_AGAIN}") from error
 
