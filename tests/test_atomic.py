@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -29,20 +30,22 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     assert path.read_text() == "old" and names(tmp_path) == ["file"]
 
 
+@pytest.fixture
+def path(tmp_path) -> Path:
+    """A folder with a file ``old``."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "old").touch()
+    return tmp_path / "folder"
+
+
 @pytest.mark.parametrize("replace", [False, True])
-def test_a_block_that_fails_leaves_the_old_folder(tmp_path, replace):
-    path = tmp_path / "folder"
-    path.mkdir()
-    (path / "old").touch()
+def test_a_block_that_fails_leaves_the_old_folder(tmp_path, path, replace):
     with pytest.raises(KeyboardInterrupt), atomic.write_folder(path, replace=replace):
         raise KeyboardInterrupt
     assert names(path) == ["old"] and names(tmp_path) == ["folder"]
 
 
-def test_a_folder_is_replaced_only_when_asked_to(tmp_path):
-    path = tmp_path / "folder"
-    path.mkdir()
-    (path / "old").touch()
+def test_a_folder_is_replaced_only_when_asked_to(tmp_path, path):
     with pytest.raises(WriteError), atomic.write_folder(path) as temporary:
         (temporary / "new").touch()
     assert names(path) == ["old"]
@@ -52,25 +55,16 @@ def test_a_folder_is_replaced_only_when_asked_to(tmp_path):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="renameat2 is Linux's")
-def test_a_folder_is_replaced_in_one_step(tmp_path, monkeypatch):
+def test_a_folder_is_replaced_in_one_step(tmp_path, path, monkeypatch):
     """With two renames, a process killed between them would leave neither."""
-    path = tmp_path / "folder"
-    path.mkdir()
-
-    def rename(*args):
-        raise AssertionError("the old folder was moved away first")
-
-    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(Path, "rename", Mock(side_effect=AssertionError("it was moved away")))
     with atomic.write_folder(path, replace=True) as temporary:
         (temporary / "new").touch()
     assert names(path) == ["new"] and names(tmp_path) == ["folder"]
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_where_a_system_cannot_exchange_folders_two_steps_do_it(tmp_path, monkeypatch, fails):
-    path = tmp_path / "folder"
-    path.mkdir()
-    (path / "old").touch()
+def test_where_a_system_cannot_exchange_folders_two_steps_do_it(tmp_path, path, monkeypatch, fails):
     rename = Path.rename
 
     def broken(self, target):

@@ -72,11 +72,6 @@ def test_a_budget_decides_how_many_are_trained_at_a_time(store, monkeypatch):
     assert memory.portions(store, store.ids, Config(), None)[0] is None
 
 
-def test_a_budget_that_would_have_no_effect_is_refused(tmp_path):
-    message = error("fit", "--resume", "--memory", "4GB", "--home", tmp_path, code=2)
-    assert "the shards that the fit began with; leave out --memory" in message
-
-
 def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
     file, store, monkeypatch, tmp_path
 ):
@@ -95,12 +90,6 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
     with refuses(UsageError):
         memory.portions(store, store.ids, Config(), memory._PROGRAM + 1_233 * 10**6)
     memory.portions(store, store.ids, Config(), memory.parse_memory(least))
-
-
-@pytest.mark.parametrize("size", ["2", "lots", "-1GB", "10MB", "800MB"])
-def test_a_budget_is_a_size(size, tmp_path):
-    message = error("fit", "--source", "simulated", "--memory", size, "--home", tmp_path, code=2)
-    assert "--memory" in message and "expected" in message
 
 
 @pytest.mark.parametrize("seasons", [(60, 1440), ()])

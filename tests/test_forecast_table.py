@@ -90,7 +90,7 @@ def test_the_table_is_made_and_holds_what_was_written(url):
     given = forecasts()
     given.loc[0, "q95"] = np.nan
     given.loc[1, "q95"] = np.inf
-    table.write(given)
+    table.write_table(given)
     pd.testing.assert_frame_equal(rows(url), given, check_dtype=False)
     assert rows(url)["median"].tolist() == given["median"].tolist(), "every bit"
     assert "me:" not in table.shown and table.shown.endswith("#forecasts")
@@ -100,15 +100,15 @@ def test_a_repeated_run_leaves_each_forecast_once(url):
     table = ForecastTable(f"{url}#forecasts")
     first, again = forecasts(), forecasts(made="2024-03-29 09:00:00")
     again["flags"] = "late"
-    table.write(first)
-    table.write(again)
+    table.write_table(first)
+    table.write_table(again)
     pd.testing.assert_frame_equal(rows(url), first.assign(flags="late"), check_dtype=False)
     changed = forecasts(["AAA"], made="2024-03-29 10:00:00", shift=0.5)
     changed["ds"] += pd.Timedelta("1D")  # a new holiday
-    table.write(changed)
+    table.write_table(changed)
     both = pd.concat([changed, first[3:].assign(flags="late")], ignore_index=True)
     pd.testing.assert_frame_equal(rows(url), both, check_dtype=False)
-    table.write(forecasts(run="20240401-LSTM"))
+    table.write_table(forecasts(run="20240401-LSTM"))
     assert len(rows(url)) == 12, "another model's forecasts stand beside"
 
 
@@ -118,9 +118,9 @@ def test_steps_of_a_longer_horizon_do_not_outlive_a_run_of_the_same_name(url):
     earlier["origin"] -= pd.Timedelta("1D")
     longer, other = forecasts(), forecasts(run="other")
     for frame in (earlier, longer, other):
-        table.write(frame)
+        table.write_table(frame)
     shorter = forecasts(["AAA"], made="2024-04-02 07:00:00", shift=1.0)[:2]
-    table.write(shorter)
+    table.write_table(shorter)
     expected = pd.concat([earlier, shorter, longer[3:], other])  # AAA has two steps
     expected = expected.sort_values(["run", "origin", "unique_id", "step"], ignore_index=True)
     found = rows(url).sort_values(["run", "origin", "unique_id", "step"], ignore_index=True)
@@ -133,11 +133,11 @@ def test_the_sql_of_the_guide_works(url):
     execute(url, made)
     table = ForecastTable(f"{url}#forecasts")
     table.check()
-    table.write(forecasts())
-    table.write(forecasts(run="later", made="2024-03-29 08:00:00"))
+    table.write_table(forecasts())
+    table.write_table(forecasts(run="later", made="2024-03-29 08:00:00"))
     tomorrow = forecasts(["AAA"], run="later", made="2024-03-30 08:00:00")
     tomorrow["origin"] += pd.Timedelta("1D")
-    table.write(tomorrow)
+    table.write_table(tomorrow)
     found = rows(url, f"({latest.partition('ORDER BY f.')[0]}) AS found")
     assert found["unique_id"].tolist() == ["AAA"] * 3 + ["BÖ.B"] * 3
     assert found["run"].eq("later").all() and found["origin"].nunique() == 2
@@ -146,9 +146,9 @@ def test_the_sql_of_the_guide_works(url):
 def test_whole_numbers_may_be_times(url):
     table = ForecastTable(f"{url}#forecasts")
     given = forecasts().assign(origin=202403, ds=[1, 2, 3] * 2)
-    table.write(given)
+    table.write_table(given)
     pd.testing.assert_frame_equal(rows(url), given, check_dtype=False)
-    message = said(UsageError, lambda: table.write(forecasts()))
+    message = said(UsageError, lambda: table.write_table(forecasts()))
     assert "has bigint in column origin, expected timestamp without time zone" in message
     assert len(rows(url)) == 6
 
@@ -159,7 +159,7 @@ def test_a_schema_may_be_named(url):
         execute(url, "CREATE SCHEMA office")
     table = ForecastTable(f"{url}#{schema}.forecasts")
     for _ in range(2):
-        table.write(forecasts())
+        table.write_table(forecasts())
     table.check()
     assert len(rows(url, f"{schema}.forecasts")) == 6
 
@@ -183,7 +183,7 @@ def test_a_table_of_others_is_an_error_before_anything_is_written(url, made, wha
     columns = made if made[0] == "(" else f"({said_types}{key})"
     execute(url, f"CREATE TABLE forecasts {columns}")
     table = ForecastTable(f"{url}#forecasts")
-    for call in (table.check, lambda: table.write(forecasts())):
+    for call in (table.check, lambda: table.write_table(forecasts())):
         message = said(ForecasterError, call).replace("varchar", "text")
         assert what in message, message
     assert f"{url.partition(':')[2].partition(':')[0]}:" in message and "#forecasts" in message
@@ -194,13 +194,13 @@ def test_a_failure_in_the_middle_leaves_the_table_as_it_was(url, monkeypatch):
     monkeypatch.setattr(forecast_table, "_CHUNK", 3)
     bad = forecasts()
     bad.loc[5, "ds"] = pd.NaT  # in the second part
-    said(WriteError, lambda: table.write(bad))
+    said(WriteError, lambda: table.write_table(bad))
     execute(url, "CREATE TABLE other (a int)")  # the database works on
     with pytest.raises(Exception, match="forecasts"):
         rows(url)
-    table.write(forecasts())
+    table.write_table(forecasts())
     bad["median"] += 1
-    assert "as it was" in said(WriteError, lambda: table.write(bad))
+    assert "as it was" in said(WriteError, lambda: table.write_table(bad))
     pd.testing.assert_frame_equal(rows(url), forecasts(), check_dtype=False)
 
 
@@ -212,7 +212,7 @@ def test_writers_at_the_same_time_both_write(url):
 
     def write(frame: pd.DataFrame) -> None:
         try:
-            ForecastTable(f"{url}#forecasts").write(frame)
+            ForecastTable(f"{url}#forecasts").write_table(frame)
         except Exception as error:
             failed.append(error)
 
@@ -234,7 +234,7 @@ def test_writers_at_the_same_time_both_write(url):
 WRITE = """
 import sys
 from tests.test_forecast_table import ForecastTable, forecasts
-ForecastTable(sys.argv[1]).write(forecasts([sys.argv[2]]))
+ForecastTable(sys.argv[1]).write_table(forecasts([sys.argv[2]]))
 """
 
 
@@ -256,10 +256,10 @@ def test_a_file_that_stays_locked_is_said_to_be(tmp_path, monkeypatch):
     monkeypatch.setattr(forecast_table, "_WAIT", 0.05)
     path = tmp_path / "desk.db"
     table = ForecastTable(f"sql:sqlite:///{path}#forecasts")
-    table.write(forecasts())
+    table.write_table(forecasts())
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        message = said(WriteError, lambda: table.write(forecasts(shift=1.0)))
+        message = said(WriteError, lambda: table.write_table(forecasts(shift=1.0)))
         assert "Another program is writing to it" in message
         other.execute("ROLLBACK")
     pd.testing.assert_frame_equal(rows(f"sql:sqlite:///{path}"), forecasts(), check_dtype=False)
@@ -292,7 +292,7 @@ def test_a_server_that_cannot_be_reached_or_refuses_is_said_without_secrets(
     request.getfixturevalue("secrets")
     found = request.getfixturevalue("server")
     wrong = ForecastTable(f"{found.wrong}#forecasts")
-    assert "authentication failed" in said(WriteError, lambda: wrong.write(forecasts()))
+    assert "authentication failed" in said(WriteError, lambda: wrong.write_table(forecasts()))
     reader = ForecastTable(f"{found.url}#nowhere.forecasts")
     assert "nowhere" in said(WriteError, reader.check)
 
@@ -305,14 +305,14 @@ def test_a_user_without_rights_is_told_before_anything_is_made(request):
     found.run(f"CREATE ROLE reader LOGIN PASSWORD '{SECRET}'")
     theirs = ForecastTable(f"{found.url.replace('me:', 'reader:')}#forecasts")
     assert "permission denied for schema public" in said(WriteError, theirs.check)
-    ForecastTable(f"{found.url}#forecasts").write(forecasts())
+    ForecastTable(f"{found.url}#forecasts").write_table(forecasts())
     found.run("GRANT SELECT ON forecasts TO reader")
     assert "permission denied for table forecasts" in said(WriteError, theirs.check)
     found.run("GRANT SELECT, INSERT, UPDATE ON forecasts TO reader")
     theirs.check()
-    theirs.write(forecasts(["CCC"]))
+    theirs.write_table(forecasts(["CCC"]))
     assert len(rows(found.url)) == 9
-    message = said(WriteError, lambda: theirs.write(forecasts(["CCC"])[:2]))
+    message = said(WriteError, lambda: theirs.write_table(forecasts(["CCC"])[:2]))
     assert "permission denied for table forecasts" in message  # nothing is left half-replaced
     assert len(rows(found.url)) == 9
     found.run("DROP TABLE forecasts")

@@ -55,11 +55,11 @@ def test_two_fits_in_threads_of_one_process_are_two_runs(home, data, config, tmp
     both = Home(tmp_path)
     with ThreadPoolExecutor(2) as pool:
         saved = list(pool.map(lambda seed: fit_to_home(both, data, config, seed), (0, 1)))
-    assert both.runs() == sorted(fit.folder for fit in saved) and len(both.runs()) == 2
+    assert both.runs() == sorted(fit.run.folder for fit in saved) and len(both.runs()) == 2
     assert not both.unfinished.exists()
     alone = home.latest_run() / "model.safetensors"
-    assert (saved[0].folder / "model.safetensors").read_bytes() == alone.read_bytes()
-    assert (saved[1].folder / "model.safetensors").read_bytes() != alone.read_bytes()
+    assert (saved[0].run.folder / "model.safetensors").read_bytes() == alone.read_bytes()
+    assert (saved[1].run.folder / "model.safetensors").read_bytes() != alone.read_bytes()
 
 
 def test_a_series_that_changed_long_ago_is_not_constant(tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import sys
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -120,18 +121,11 @@ def test_forecasts_are_those_of_one_piece_and_one_ticker_opens_one_shard(
             sorted(run(*command, "--home", sharded).stdout.splitlines())
             == sorted(run(*command, "--home", data / "whole").stdout.splitlines())
         )  # fmt: skip
-    opened = []
-    read = opening.load_whole
-    monkeypatch.setattr(
-        opening,
-        "load_whole",
-        lambda folder, *rest: opened.append(folder.name) or read(folder, *rest),
-    )
+    monkeypatch.setattr(opening, "load_whole", read := Mock(wraps=opening.load_whole))
     assert run("predict", "FFF", "--home", sharded).exit_code == 0
-    assert opened == ["0002"]
-    opened.clear()
     newcomer = run("predict", "EEE", "--format", "csv", "--home", sharded)
-    assert opened == ["0000"]  # any will do: they have the common start
+    # For a newcomer any will do: they have the common start.
+    assert [call.args[0].name for call in read.call_args_list] == ["0002", "0000"]
     assert (
         newcomer.stdout == run("predict", "EEE", "--format", "csv", "--home", data / "whole").stdout
     )
@@ -176,14 +170,9 @@ def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     told = run("status", "--home", tmp_path).stdout
     # Of the seven series one cannot be trained, which is not known before they are read.
     assert "2 of 4 shards" in " ".join(told.split()) and "none yet" not in told
-    more = []
-    monkeypatch.setattr(
-        training,
-        "fit_part",
-        lambda panel, *a, **k: more.append(panel.ids) or fit_part(panel, *a, **k),
-    )
+    monkeypatch.setattr(training, "fit_part", more := Mock(wraps=fit_part))
     assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
-    assert more == [("FFF", "GGG")]
+    assert [call.args[0].ids for call in more.call_args_list] == [("FFF", "GGG")]
     home = Home(tmp_path)
     same_model(fc.load(Home(data / "whole").latest_run()), fc.load(home.latest_run()))
     assert not home.unfinished.exists()
@@ -239,11 +228,8 @@ def test_what_was_trained_but_not_saved_is_not_trained_again(shards, data, tmp_p
     if shards == 1:
         monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 99)
 
-    def killed(*args):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "save_shards", killed)
+        patch.setattr(pipeline, "save_shards", Mock(side_effect=KeyboardInterrupt))
         assert "--resume" in error(*fitting(data), "--home", tmp_path, code=130)
     monkeypatch.setattr(training, "fit_part", None)
     monkeypatch.setattr(shutil, "copyfile", None)  # arrays are linked: the disk holds them once

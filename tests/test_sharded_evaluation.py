@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -87,7 +88,8 @@ def test_an_evaluation_in_shards_has_the_bits_of_one_in_one_piece(data, tmp_path
 
 @pytest.mark.slow
 def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
-    fit_part, measure_part, trained = training.fit_part, measuring.measure_part, []
+    fit_part, measure_part = training.fit_part, measuring.measure_part
+    trained, measured = [], []
 
     def stop_training(panel, *rest, **options):
         if len(trained) == 2:
@@ -96,9 +98,9 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
         return fit_part(panel, *rest, **options)
 
     def stop_measuring(folder, *rest, **options):
-        if len(trained) == 4:
+        if measured:
             raise KeyboardInterrupt
-        trained.append(folder.name)
+        measured.append(folder.name)
         return measure_part(folder, *rest, **options)
 
     with monkeypatch.context() as patch:
@@ -111,23 +113,16 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
         "evaluate", "--resume", "--windows", 3, "--home", tmp_path, code=2
     )
     with monkeypatch.context() as patch:
-        patch.setattr(
-            training,
-            "fit_part",
-            lambda p, *a, **k: trained.append(p.ids) or fit_part(p, *a, **k),
-        )
+        patch.setattr(training, "fit_part", more := Mock(wraps=fit_part))
         patch.setattr(measuring, "measure_part", stop_measuring)
         error("evaluate", "--resume", "--home", tmp_path, code=130)
-    assert trained == [("AAA", "BBB"), ("CCC", "DDD"), ("FFF", "GGG"), "measured-0000"]
+    assert trained == [("AAA", "BBB"), ("CCC", "DDD")] and measured == ["measured-0000"]
+    assert [call.args[0].ids for call in more.call_args_list] == [("FFF", "GGG")]
     monkeypatch.setattr(training, "fit_part", None)
-    monkeypatch.setattr(
-        measuring,
-        "measure_part",
-        lambda f, *a, **k: trained.append(f.name) or measure_part(f, *a, **k),
-    )
+    monkeypatch.setattr(measuring, "measure_part", rest := Mock(wraps=measure_part))
     done = run("evaluate", "--resume", "--home", tmp_path)
     assert done.exit_code == 3, done.output
-    assert trained[4:] == ["measured-0001", "measured-0002"]
+    assert [call.args[0].name for call in rest.call_args_list] == ["measured-0001", "measured-0002"]
     same(data / "one", tmp_path / "out")
     assert not Home(tmp_path).unfinished.exists()
 
@@ -176,20 +171,15 @@ def test_whatever_is_asked_for_the_shards_do_not_matter(kind, data, tmp_path, mo
         table = table.rename(columns={"ticker": "unique_id"})[["unique_id", "ds", "y"]]
         table.to_csv(tmp_path / "rows.csv", index=False)
         options += ["--source", f"files:{tmp_path / 'rows.csv'}"]
-    measure_part, measured = measuring.measure_part, []
-    monkeypatch.setattr(
-        measuring,
-        "measure_part",
-        lambda f, *a, **k: measured.append(f.name) or measure_part(f, *a, **k),
-    )
+    monkeypatch.setattr(measuring, "measure_part", measured := Mock(wraps=measuring.measure_part))
     done = run(*evaluating(data), *options, "--home", tmp_path / "a", "--output", tmp_path / "x")
     assert done.exit_code in (0, 3), done.output
-    assert len(measured) > 1
-    measured.clear()
+    assert measured.call_count > 1
+    measured.reset_mock()
     small(monkeypatch, shard=99)
     done = run(*evaluating(data), *options, "--home", tmp_path / "a", "--output", tmp_path / "y")
     assert done.exit_code in (0, 3), done.output
-    assert measured == ["measured-0000"]
+    assert measured.call_count == 1
     summary = json.loads((tmp_path / "y" / "summary.json").read_text())
     assert summary["own_ends" if kind == "own ends" else "series"]
     same(tmp_path / "x", tmp_path / "y")

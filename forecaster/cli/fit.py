@@ -161,7 +161,7 @@ def _finish(fit: "pipeline.SavedFit") -> int:
 
 
 def _print_summary(fit: "pipeline.SavedFit") -> None:
-    model, report, shards = fit.model, fit.report, len(fit.run.index.folders)
+    model, report, shards = fit.model, fit.run.index.report, len(fit.run.index.folders)
     config, made, counts = model.config, model.provenance, report["status"].value_counts()
     diverged = report.index[report["status"] == "diverged"]
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in (made.get("masked") or {}).items())
@@ -185,8 +185,8 @@ def _print_summary(fit: "pipeline.SavedFit") -> None:
         "Market": listed(config.indices),
         "Covariates": _covariates(model, report),
         "Time": f"{fit.seconds:.1f} s, {made['training_seconds']:.1f} s of it training",
-        "Run": run_name(fit.folder),
-        "Saved": str(fit.folder),
+        "Run": fit.run.name,
+        "Saved": str(fit.run.folder),
     }
     show_facts({name: text for name, text in shown.items() if text})
     _print_comparison(forecasting.comparison(report, made))

@@ -13,11 +13,10 @@ from forecaster.cli.shared import (
     Bars,
     added,
     bars,
-    columns_of,
     covariate_options,
     covariates_of,
-    read_tickers,
     say,
+    source_of,
     source_options,
     was_given,
 )
@@ -30,11 +29,9 @@ THE_ONLY = THE_LATEST = ""
 
 def open_data(given: Mapping[str, Any]) -> "tuple[pipeline.DataRequest, ingest.Membership | None]":
     """Open the source that the options name; return what is asked for, and the times of members."""
-    columns = columns_of(given)
-    opened = ingest.open_source(given["source"], query=given["query"], columns=columns)
-    wanted, membership = read_tickers(given["tickers"], opened)
+    source, wanted, membership = source_of(given)
     rest = given["start"], given["end"], given["mask"], covariates_of(given)
-    return pipeline.DataRequest(opened, wanted, *rest), membership
+    return pipeline.DataRequest(source, wanted, *rest), membership
 
 
 _GONE = {

@@ -107,9 +107,8 @@ class Outputs(NamedTuple):
             # Files and programs get the text as it is; a terminal would obey control characters.
             click.echo(printable(text) if sys.stdout.isatty() else text)
             return
-        if not isinstance(file, Output):
-            file.write(frame)
-            return say(f"Wrote {len(frame):,} rows into {file.shown}")
         file.write_table(frame)
-        if not file.streamed:
+        if not isinstance(file, Output):
+            say(f"Wrote {len(frame):,} rows into {file.shown}")
+        elif not file.streamed:
             say(f"Wrote {file.shown}")

@@ -9,16 +9,14 @@ import click
 from forecaster import ingest as room
 from forecaster.cli.shared import (
     PARTLY,
-    READING,
     bars,
-    columns_of,
     home_option,
     name_stale,
     overwrite_option,
-    read_tickers,
     say,
     say_reasons,
     show,
+    source_of,
     source_options,
     stored_option,
 )
@@ -56,12 +54,12 @@ from forecaster.files import FORMATS, Home, make_folder
 def ingest(
     *,
     home: Home,
-    tickers: str | None,
-    source: str,
     start: datetime | None,
     refresh: bool,
     append: bool,
-    **more: Any,
+    requests_per_second: float,
+    workers: int,
+    **given: Any,
 ) -> int:
     """Fetch series and store them, without training. A second call fetches only what is missing.
 
@@ -83,19 +81,18 @@ def ingest(
       forecaster ingest --source files:sales.csv --columns id=store,time=day,target=net
       forecaster ingest --source sql:sqlite:///market.db --query "SELECT ticker, date, close FROM p"
     """
-    opened = room.open_source(
-        source, columns=columns_of(more), append=append, refresh=refresh,
+    source, wanted, _ = source_of(
+        given, append=append, refresh=refresh, requests_per_second=requests_per_second,
+        workers=workers,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
-        **{name: value for name, value in more.items() if name not in READING},
     )  # fmt: skip
-    wanted, _ = read_tickers(tickers, opened)
     make_folder(home.folder)
     with bars() as bar:
         arrived = room.ingest(
-            home, opened, wanted,
+            home, source, wanted,
             start=start, refresh=refresh or append, on_series=bar.fetching, on_wait=say,
         )  # fmt: skip
-    _tell(arrived, opened.name)
+    _tell(arrived, source.name)
     return PARTLY if arrived.skipped or arrived.stale else 0
 
 

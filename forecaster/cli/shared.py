@@ -101,6 +101,19 @@ def columns_of(given: Mapping[str, Any]) -> "ingest.Columns":
     return ingest.Columns.of(ingest.parse_columns(given["columns"]) | values)
 
 
+def source_of(
+    given: Mapping[str, Any], **more: Any
+) -> "tuple[ingest.Source, list[str] | None, ingest.Membership | None]":
+    """Open the source that options name; return it, the tickers, and the times of membership.
+
+    ``more``: further arguments of :func:`forecaster.ingest.open_source`
+    """
+    source = ingest.open_source(
+        given["source"], query=given["query"], columns=columns_of(given), **more
+    )
+    return source, *read_tickers(given["tickers"], source)
+
+
 def read_tickers(
     path: str | None, source: "ingest.Source | None" = None
 ) -> "tuple[list[str] | None, ingest.Membership | None]":

@@ -256,10 +256,7 @@ class _Day:
         if due.forecasts is None:
             return
         frame = pipeline.as_written(made, watch.layout, self._began)
-        if isinstance(due.forecasts, Output):  # last, since other programs wait for it
-            due.forecasts.write_table(frame)
-        else:
-            due.forecasts.write(frame)
+        due.forecasts.write_table(frame)  # last, since other programs wait for it
         self._summary.written["forecasts"] = due.forecasts.shown
 
     def _written(self, kind: str, path: Path, write: Callable[[Path], object]) -> None:

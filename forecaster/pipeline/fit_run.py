@@ -7,10 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import pandas as pd
 
 from forecaster import __version__, swarm
 from forecaster.errors import ModelError
@@ -45,16 +42,6 @@ class SavedFit(NamedTuple):
     seconds: float
     stale: Mapping[str, str]
     again: str | None
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the run."""
-        return self.run.folder
-
-    @property
-    def report(self) -> pd.DataFrame:
-        """How the training of each series went."""
-        return self.run.index.report
 
 
 def fit_to_home(

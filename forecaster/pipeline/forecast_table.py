@@ -135,7 +135,7 @@ class ForecastTable:
         if self._url.file is None or self._url.file.exists():
             self._transact(None)
 
-    def write(self, forecasts: pd.DataFrame) -> None:
+    def write_table(self, forecasts: pd.DataFrame) -> None:
         """Write forecasts, all or none; make the table if it is missing.
 
         ``forecasts``: a frame of :func:`forecaster.pipeline.fixed_columns`

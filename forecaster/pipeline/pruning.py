@@ -12,20 +12,17 @@ from forecaster.record import record_of
 from forecaster.storage import Run, runs_of
 
 _DAY = 86_400.0
-RUN, CACHE, STORE = "run", "cache", "store"
 
 
 @dataclasses.dataclass(frozen=True)
 class Unneeded:
     """Something that may be removed.
 
-    - ``kind``: ``run``, ``cache`` or ``store``
     - ``what``, ``why``: a description, and the reason why it is not needed
     - ``paths``: the files or folders
     - ``bytes``: the total size
     """
 
-    kind: str
     what: str
     why: str
     paths: tuple[Path, ...]
@@ -91,7 +88,7 @@ def _old_runs(home: Home, sound: list[Run], most: int, used: set[str]) -> Iterat
         if number > most and not needed and not is_held(run.folder):
             why = f"not among the latest {most} of {run.source or 'models without a source'}"
             why += ", as it is dated later than now" if is_ahead(run.folder) else ""
-            yield Unneeded(RUN, f"run {run.name}", why, (run.folder,), run.bytes)
+            yield Unneeded(f"run {run.name}", why, (run.folder,), run.bytes)
 
 
 def _old_cache(home: Home, days: float) -> Iterator[Unneeded]:
@@ -103,7 +100,7 @@ def _old_cache(home: Home, days: float) -> Iterator[Unneeded]:
     ]
     if old:
         why = f"not used for {days:g} days; made again when needed"
-        yield Unneeded(CACHE, f"{len(old)} files of the cache", why, tuple(old), _size(old))
+        yield Unneeded(f"{len(old)} files of the cache", why, tuple(old), _size(old))
 
 
 def _unread_stores(home: Home, kept: list[Run], days: float) -> Iterator[Unneeded]:
@@ -119,7 +116,7 @@ def _unread_stores(home: Home, kept: list[Run], days: float) -> Iterator[Unneede
         folders = [store.folder, home.downloads / store.folder.name]
         folders = tuple(folder for folder in folders if folder.is_dir())
         files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-        yield Unneeded(STORE, f"store of {store.source}", why, folders, _size(files))
+        yield Unneeded(f"store of {store.source}", why, folders, _size(files))
 
 
 def _size(paths: Iterable[Path]) -> int:

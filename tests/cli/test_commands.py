@@ -89,7 +89,12 @@ USAGE = [
     (("report", "--output", "r.pdf"), "cannot write '.pdf'; expected .html"),
     (("evaluate", "--source", "simulated", "--output", "{tmp}/no/e"), "there is no folder"),
     (("export", "--output", "{tmp}/full.csv"), "exists; choose another file, or add --overwrite"),
-]
+    (("fit", "--resume", "--memory", "4GB"), "the fit began with; leave out --memory"),
+    *((("fit", "--source", "simulated", "--memory", size), f"--memory {size}: expected a size")
+      for size in ("2", "lots", "-1GB")),
+    *((("fit", "--source", "simulated", "--memory", size), "about 0.8 GB; expected more")
+      for size in ("10MB", "800MB")),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("args", "message"), USAGE)

@@ -51,7 +51,7 @@ def content(home):
     return sorted(path for path in home.folder.rglob("*") if not path.name.startswith(".lock"))
 
 
-def test_it_lists_what_it_would_remove_and_removes_nothing(cluttered):
+def test_it_lists_what_it_would_remove_and_removes_that_when_told(cluttered):
     before = content(cluttered)
     shown = run("prune", "--runs", 2, "--home", cluttered)
     assert shown.exit_code == 0 and content(cluttered) == before
@@ -61,9 +61,6 @@ def test_it_lists_what_it_would_remove_and_removes_nothing(cluttered):
     ):  # fmt: skip
         assert text in shown.stdout
     assert RUNS[2] not in shown.stdout and "weekly" not in shown.stdout
-
-
-def test_it_removes_what_it_listed_and_nothing_else(cluttered):
     frames = read_record(cluttered).frames
     for folder in cluttered.stores():
         (cluttered.downloads / folder.name / "files").mkdir(parents=True)

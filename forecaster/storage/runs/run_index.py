@@ -117,12 +117,14 @@ def _table_of(rests: Sequence[dict[str, Any]], skipped: dict[str, Skipped]) -> b
     import pyarrow.parquet as pq
 
     tables = [
-        pd.DataFrame({"unique_id": rest["ids"], "shard": number, **rest["report"]})
+        pd.DataFrame({"unique_id": rest["ids"], "shard": number, "skipped": None, **rest["report"]})
         for number, rest in enumerate(rests)
     ]
-    reasons = [json.dumps(reason.to_json()) for reason in skipped.values()]
-    gone = pd.DataFrame({"unique_id": list(skipped), "shard": _SKIPPED, "skipped": reasons})
-    table = pd.concat([*tables, gone], ignore_index=True).astype({"shard": "int32"})
+    if skipped:
+        reasons = [json.dumps(reason.to_json()) for reason in skipped.values()]
+        gone = {"unique_id": list(skipped), "shard": _SKIPPED, "skipped": reasons}
+        tables.append(pd.DataFrame(gone))
+    table = pd.concat(tables, ignore_index=True).astype({"shard": "int32"})
     sink = pa.BufferOutputStream()
     pq.write_table(
         pa.Table.from_pandas(table, preserve_index=False), sink, write_page_checksum=True,
