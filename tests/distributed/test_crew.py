@@ -236,12 +236,12 @@ def test_a_network_that_a_node_cannot_import_is_named(monkeypatch):
 
 
 def test_a_task_that_is_sent_again_is_the_same_program(monkeypatch):
-    from forecaster.swarm.execution.shards import Job, Resources
+    from forecaster.swarm.execution.shards import Job
 
     monkeypatch.setattr(pytest.importorskip("ray"), "get", lambda ref: ref)
     worker = NodeWorker.__new__(NodeWorker)
     worker._task_of = functools.lru_cache(pickle.loads)
-    job = Job(cast(Any, None), Resources(None, 5, None, None), ())
+    job = Job(cast(Any, None), None, 5, None, None, 1)
     task_of = lambda job, part: job.task  # noqa: E731
     tasks = [worker.work([(task_of, job, pickle.dumps([name]))], 0) for name in "aba"]
     assert tasks == [["a"], ["b"], ["a"]] and tasks[0] is tasks[2]

@@ -10,12 +10,14 @@ import pytest
 from flax import nnx
 
 from forecaster.swarm import (
+    FitResult,
     Swarm,
     SwarmError,
     SwarmFileNotFoundError,
     SwarmWarning,
     SwarmWriteError,
 )
+from forecaster.swarm.checkpoints.arrays_file import restored
 from forecaster.swarm.estimators import storage
 from tests.messages import refuses, warns
 from tests.swarm.test_swarm import Network, Widened, X, Y, same, trained, untrained
@@ -76,17 +78,27 @@ SHAPES = [[], [9], [8], [2**40], [9, 0], [9, 2], [0, 2**62], [3, 3, 9]]
 KINDS = ["F64", "F16", "BF16", "I32", "I64", "U32", "BOOL", "?"]
 
 
+def parts(raw: bytes) -> tuple[dict, dict, bytes]:
+    """Return a file's header, the fields of the swarm in it, and the arrays."""
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8 : 8 + size])
+    return header, json.loads(header["__metadata__"]["swarm"]), raw[8 + size :]
+
+
+def joined(header: dict, fields: str, arrays: bytes) -> bytes:
+    text = json.dumps(header | {"__metadata__": {"swarm": fields}}).encode()
+    return struct.pack("<Q", len(text)) + text + arrays
+
+
 def mutate(raw: bytes, random: np.random.Generator) -> bytes:
     """Return the file with changed bytes, or with another header."""
-    size = struct.unpack("<Q", raw[:8])[0]
+    header, fields, arrays = parts(raw)
     choice = random.integers(6)
     if choice < 2:
         changed = bytearray(raw)
-        for at in random.integers((8 + size) if choice else len(raw), size=2):
+        for at in random.integers(len(raw) - len(arrays) if choice else len(raw), size=2):
             changed[at] = random.integers(256)
         return bytes(changed)
-    header = json.loads(raw[8 : 8 + size])
-    fields = json.loads(header["__metadata__"]["swarm"])
     names = [name for name in header if name != "__metadata__"]
     name = names[random.integers(len(names))]
     if choice == 2:
@@ -97,9 +109,7 @@ def mutate(raw: bytes, random: np.random.Generator) -> bytes:
         header[name]["dtype"] = KINDS[random.integers(len(KINDS))]
     else:
         header[name], header[names[0]] = header[names[0]], header[name]
-    header["__metadata__"]["swarm"] = json.dumps(fields) if random.random() < 0.95 else "[" * 10**5
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + raw[8 + size :]
+    return joined(header, json.dumps(fields) if random.random() < 0.95 else "[" * 10**5, arrays)
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.slow)])
@@ -110,10 +120,11 @@ def test_a_mutant_is_a_swarm_or_a_swarm_error(trained, untrained, count, tmp_pat
     for number in range(count):
         file.write_bytes(mutate(raw, np.random.default_rng(number)))
         try:
-            header, hyperparams = storage.read_header(file)
+            header, hyperparams, arrays = storage.read(file)
             ids, seed = header.ids, header.seed
             assert all(values.shape == (9,) for values in hyperparams.values())
-            result = storage.read(file, ids, untrained._result.state)
+            held = restored(file, arrays, untrained._result.state, len(ids))
+            result = FitResult(ids, *held, header.seconds)
             assert result.state.epoch.max() <= result.losses.train.shape[1]
             assert len(result.summary()) == len(ids) == 9 and isinstance(seed, int)
             sound += 1
@@ -127,13 +138,9 @@ def test_a_mutant_is_a_swarm_or_a_swarm_error(trained, untrained, count, tmp_pat
 def test_a_file_asks_for_no_more_members_than_it_holds(trained, tmp_path):
     file = tmp_path / "a.swarm"
     trained.save(file)
-    raw = file.read_bytes()
-    size = struct.unpack("<Q", raw[:8])[0]
-    header = json.loads(raw[8 : 8 + size])
-    fields = json.loads(header["__metadata__"]["swarm"])
-    header["__metadata__"]["swarm"] = json.dumps(fields | {"ids": [str(i) for i in range(10**5)]})
-    text = json.dumps(header).encode()
-    file.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size :])
+    header, fields, arrays = parts(file.read_bytes())
+    fields = json.dumps(fields | {"ids": [str(i) for i in range(10**5)]})
+    file.write_bytes(joined(header, fields, arrays))
     with refuses(SwarmError):
         Swarm.load(file, Network, loss=optax.squared_error)
 

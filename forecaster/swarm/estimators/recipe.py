@@ -45,11 +45,11 @@ class SwarmRecipe(Recipe):
         """Return a member's initial state from its raw key."""
         return init_state(self.task(), key, hyperparams)
 
-    def predict(self, params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
+    def predict(self, params: Params, inputs: Tree, hyperparams: Hyperparams) -> Tree:
         """Return a member's predictions."""
         return self._apply(params, inputs, hyperparams=hyperparams)
 
-    def sample(self, params: Params, hyperparams: Hyperparams, given: Tree) -> Tree:
+    def sample(self, params: Params, given: Tree, hyperparams: Hyperparams) -> Tree:
         """Return a member's predictions with random layers drawing.
 
         ``given``: ``(inputs, member's raw key, raw key of the call)``
@@ -61,14 +61,14 @@ class SwarmRecipe(Recipe):
         return self._apply(params, inputs, key=key, hyperparams=hyperparams)
 
     def evaluate(
-        self, params: Params, hyperparams: Hyperparams, batch: Batch
+        self, params: Params, batch: Batch, hyperparams: Hyperparams
     ) -> Float[jax.Array, ""]:
         """Return a member's loss on a batch without a key; NaN without examples."""
         found = self.loss_of_batch(params, self._batch(batch), None, hyperparams)
         return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
     def step(
-        self, state: State, hyperparams: Hyperparams, batch: Batch
+        self, state: State, batch: Batch, hyperparams: Hyperparams
     ) -> tuple[State, Float[jax.Array, ""], Bool[jax.Array, ""]]:
         """Take the step of a state without its latest weights, which none but validation needs.
 
@@ -79,26 +79,17 @@ class SwarmRecipe(Recipe):
         after, loss, counts = train_on_batch(self.task(), state, batch, hyperparams, active)
         return after._replace(params=None), loss, counts
 
-    def whole_step(
-        self, state: State, hyperparams: Hyperparams, batch: Batch
+    def update(
+        self, state: State, batch: Batch, hyperparams: Hyperparams
     ) -> tuple[State, Float[jax.Array, ""]]:
         """Take a member's training step on a batch."""
-        after, loss, counts = self.step(state, hyperparams, batch)
+        after, loss, counts = self.step(state, batch, hyperparams)
         return chosen_state(counts, after._replace(params=after.best_params), state), loss
 
-    @functools.cached_property
+    @property
     def pure(self) -> Pure:
         """One member's training as pure functions."""
-
-        def update(
-            state: State, batch: Batch, hyperparams: Hyperparams
-        ) -> tuple[State, Float[jax.Array, ""]]:
-            return self.whole_step(state, hyperparams, Batch(*batch))
-
-        def apply(params: Params, inputs: Tree, hyperparams: Hyperparams) -> Tree:
-            return self.predict(params, hyperparams, inputs)
-
-        return Pure(self.initialise, update, apply)
+        return Pure(self.initialise, self.update, self.predict)
 
     @functools.cached_property
     def _apply(self) -> Callable[..., Tree]:

@@ -92,10 +92,10 @@ class OnDevice:
         return self.weights * _values_per_member(data) <= _SMALL_WORK
 
     def step(
-        self, function: Callable[..., Tree], hyperparams: _Hyperparams, batch: Tree
+        self, function: Callable[..., Tree], batch: Tree, hyperparams: _Hyperparams
     ) -> tuple["OnDevice", Float[np.ndarray, " member"]]:
         """Take one step of every member; return the members after it and the losses."""
-        state, loss, counts = self._call(function, self.state, hyperparams, batch)
+        state, loss, counts = self._call(function, self.state, batch, hyperparams)
         loss = np.array(loss)
         if not np.asarray(counts).all():  # rare; a choice for each array would take a third longer
             state = self._call(chosen_state, counts, state, self.state)
@@ -104,9 +104,9 @@ class OnDevice:
         start, steps = (self.result, None) if collected else (self.start, self.last)
         return OnDevice(start, self.weights, state, Step(loss, steps)), loss
 
-    def apply(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
-        """Apply a function to every member's best weights, hyperparameters and data."""
-        found = self._call(function, self.params, hyperparams, data)
+    def apply(self, function: Callable[..., Tree], data: Tree, hyperparams: _Hyperparams) -> Tree:
+        """Apply a function to every member's best weights, data and hyperparameters."""
+        found = self._call(function, self.params, data, hyperparams)
         return np.array(found) if isinstance(found, jax.Array) else jax.tree.map(np.array, found)
 
     def _call(self, function: Callable[..., Tree], *trees: Tree) -> Tree:

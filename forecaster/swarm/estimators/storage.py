@@ -1,8 +1,8 @@
 """Save and read a swarm: safetensors with ids and seed as strict JSON in the header, no pickle."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,7 +12,6 @@ from forecaster.swarm.checkpoints.arrays_file import (
     Trained,
     arrays_of,
     opened,
-    restored,
     write_arrays,
 )
 from forecaster.swarm.checks import (
@@ -22,7 +21,6 @@ from forecaster.swarm.checks import (
     check_ids,
 )
 from forecaster.swarm.execution.result import FitResult
-from forecaster.swarm.training.loop import State
 
 _VERSION = 1
 _KIND, _WHAT = "swarm", "a saved swarm"
@@ -61,8 +59,20 @@ class Header(msgspec.Struct):
     said: str = ""
 
 
-def read_header(path: Path) -> tuple[Header, dict[str, np.ndarray]]:
-    """Read the header of a saved swarm, and its hyperparameters by name, (member,).
+class Saved(NamedTuple):
+    """What a file holds.
+
+    - ``hyperparams``: by name, (member,)
+    - ``arrays``: states and losses, (member, ...), by the names of :func:`arrays_of`
+    """
+
+    header: Header
+    hyperparams: dict[str, np.ndarray]
+    arrays: dict[str, np.ndarray]
+
+
+def read(path: Path) -> Saved:
+    """Read a saved swarm.
 
     Raises SwarmError for a damaged file, or if an array does not have one row per member (so the
     number of members is limited by the file's size), and FileNotFoundError for a missing file.
@@ -74,21 +84,10 @@ def read_header(path: Path) -> tuple[Header, dict[str, np.ndarray]]:
         members = len(header.ids)
         if wrong := [name for name, shape in file.shapes.items() if shape[:1] != [members]]:
             raise SwarmError(f"{path}: {wrong[0]}: expected a row for each of {members} members")
-        names = [name for name in file.shapes if name.startswith(_HYPERPARAMS)]
-        hyperparams = {name.removeprefix(_HYPERPARAMS): file.read(name) for name in names}
-    return header, broadcast_hyperparams(hyperparams, members)
-
-
-def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
-    """Read the states and losses of these members.
-
-    ``like``: untrained states of the same model. Raises SwarmError for a file of another model.
-    """
-    with opened(path, _KIND, _WHAT) as file:
-        seconds = _header(path, file).seconds
-        names = [name for name in file.shapes if not name.startswith(_HYPERPARAMS)]
-        arrays = {name: file.read(name) for name in names}
-    return FitResult(tuple(ids), *restored(path, arrays, like, len(ids)), seconds)
+        arrays = {name: file.read(name) for name in file.shapes}
+    names = [name for name in arrays if name.startswith(_HYPERPARAMS)]
+    hyperparams = {name.removeprefix(_HYPERPARAMS): arrays.pop(name) for name in names}
+    return Saved(header, broadcast_hyperparams(hyperparams, members), arrays)
 
 
 def _header(path: Path, file: Opened) -> Header:

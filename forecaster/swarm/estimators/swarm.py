@@ -1,6 +1,5 @@
 """Swarm: many independent models of one architecture, trained at once."""
 
-import functools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from forecaster.swarm.adapters.functions import on_device
 from forecaster.swarm.arrays.data import Shared, Streamed
 from forecaster.swarm.arrays.members import append_members, broadcast_params, take_members
 from forecaster.swarm.arrays.variables import count_weights
-from forecaster.swarm.checkpoints.arrays_file import check_same_shapes
+from forecaster.swarm.checkpoints.arrays_file import check_same_shapes, restored
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint
 from forecaster.swarm.checks import (
     SwarmError,
@@ -221,10 +220,10 @@ class Swarm:
         self._warn_dropped()
         batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
         if (now := self._on_device(batch)) is None:
-            state, own = self._result.state, self.hyperparams
-            state, loss = self._map(self._recipe.whole_step, state, own, batch)
+            given = self._result.state, batch, self.hyperparams
+            state, loss = self._map(self._recipe.update, *given)
             return self._with(self._result.after_step(state, loss)), loss
-        after, loss = now.step(self._recipe.step, self.hyperparams, batch)
+        after, loss = now.step(self._recipe.step, batch, self.hyperparams)
         new = self._with(None)
         new._device = after
         return new, loss
@@ -257,8 +256,9 @@ class Swarm:
         ``scan``. Its predictions are those of :meth:`predict` up to rounding.
         """
         self._warn_dropped()
-        placed = jax.device_put((self.params, self.hyperparams))
-        return functools.partial(all_at_once(self._recipe.predict), *placed)
+        params, hyperparams = jax.device_put((self.params, self.hyperparams))
+        predict = all_at_once(self._recipe.predict)
+        return lambda inputs: predict(params, inputs, hyperparams)
 
     @property
     def pure(self) -> Pure:
@@ -484,18 +484,18 @@ class Swarm:
         Raises SwarmError for a damaged file or another model, and for a missing file, which is a
         FileNotFoundError too. A SwarmWarning says where the loss or the optimiser has another name.
         """
-        header, hyperparams = storage.read_header(Path(path))
-        ids = header.ids
-        first = take_members(hyperparams, [0])
+        path = Path(path)
+        header, hyperparams, arrays = storage.read(path)
+        first, ids = take_members(hyperparams, [0]), header.ids
         made = cls(model, ids[:1], hyperparams=first, seed=header.seed, **options)
-        result = storage.read(Path(path), ids, made._result.state)
+        trained = restored(path, arrays, made._result.state, len(ids))
         then, now = (set(said.split("; ")) for said in (header.said, made._recipe.task().said))
         if header.said and then != now:
             warn(
                 f"{path}: saved with {', '.join(sorted(then - now))}; loaded with "
                 f"{', '.join(sorted(now - then))}, by which it would train on"
             )
-        return made._with(result, broadcast_hyperparams(hyperparams, len(ids)))
+        return made._with(FitResult(ids, *trained, header.seconds), hyperparams)
 
     @classmethod
     def from_result(cls, result: FitResult, model: Model, **options: Any) -> "Swarm":
@@ -562,8 +562,8 @@ class Swarm:
     def _call(self, function: Callable[..., Tree], data: Tree) -> Tree:
         """Apply a function to the best weights and data."""
         if (now := self._on_device(data)) is None:
-            return self._map(function, self.params, self.hyperparams, data)
-        return now.apply(function, self.hyperparams, data)
+            return self._map(function, self.params, data, self.hyperparams)
+        return now.apply(function, data, self.hyperparams)
 
     def _map(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
         return map_members(function, *trees, members=len(self), lanes=self._lanes)

@@ -35,14 +35,7 @@ from forecaster.swarm.devices.lanes import map_members, use_all_cores
 from forecaster.swarm.execution.executors import Executor, Failed, Local
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.execution.schedule import Schedule, train_shard
-from forecaster.swarm.execution.shards import (
-    Gathered,
-    Job,
-    Resources,
-    Settings,
-    Shard,
-    cut,
-)
+from forecaster.swarm.execution.shards import Gathered, Job, Settings, Shard, cut
 from forecaster.swarm.task import ArrayLike, Data, Hyperparams, Task
 from forecaster.swarm.training.examples import validated_data
 from forecaster.swarm.training.keys import checked_seed, member_keys
@@ -160,7 +153,7 @@ def fit(
         begun = untrained_members(_init_of(task), ids, origin, hyperparams, lanes)
     else:
         origin, begun = previous.state, previous
-    job = Job(task, Resources(chunk, block, lanes, memory, data_parallel))
+    job = Job(task, chunk, block, lanes, memory, data_parallel)
     settings = Settings(hyperparams, limits, begun.state, begun.losses)
     whole = Shard(np.arange(len(ids)), data, settings)
     digest: Fingerprint = {}

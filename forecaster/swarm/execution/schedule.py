@@ -37,7 +37,7 @@ from forecaster.swarm.devices.lanes import (
 )
 from forecaster.swarm.devices.mapped import Program, spread
 from forecaster.swarm.execution.memory import chunk_size, members_at_once, shapes_of
-from forecaster.swarm.execution.shards import Job, Resources, Shard
+from forecaster.swarm.execution.shards import Job, Shard
 from forecaster.swarm.execution.vectors import Vector
 from forecaster.swarm.task import Data, Member, Task
 from forecaster.swarm.training.loop import Losses, State, Status, resumed, train_block
@@ -85,28 +85,28 @@ class Schedule:
     """
 
     def __init__(self, job: Job, shard: Shard, *, watched: bool = True):
-        self._task, resources = job.task, job.resources
+        self._task = job.task
         self.hyperparams, self.limits, origin, losses = shard.settings
         self.held, members = shard.held(job), len(shard.rows)
-        self.mesh = lane_mesh(resources.lanes, resources.data_parallel)
+        self.mesh = lane_mesh(job.lanes, job.data_parallel)
         numbers = (self.held.bytes_each + total_bytes(self.held.shared)) // 4
         weights = shapes_of(self._task, self.held, self.hyperparams).weights
         work = weights * numbers * math.ceil(members / self.mesh.shape["lane"])
         validated = self._task.validate is not None
-        self.pace = Pace(resources.block, work, validated=validated, watched=watched)
+        self.pace = Pace(job.block, work, validated=validated, watched=watched)
         self._train = compiled(self._task, self.mesh, self.pace.longest)
-        self.layout = self._layout_for(resources, total_bytes(origin) // members)
+        self.layout = self._layout_for(job, total_bytes(origin) // members)
         self._moving = 0.0  # seconds in which the latest block moved states
         self._shared = jax.device_put(self.held.shared, NamedSharding(self.mesh, P()))
         self.history = History(losses, self._task.metrics)
         # A value that is replaced as a whole, so that an interruption finds the old or the new one.
         self._snapshot = Snapshot(np.zeros(members, bool), origin, ())
 
-    def _layout_for(self, resources: Resources, state_bytes: int) -> Layout:
+    def _layout_for(self, job: Job, state_bytes: int) -> Layout:
         task, held, lanes = self._task, self.held, self.mesh.shape["lane"]
-        chunk = resources.chunk or chunk_size(task, held, self.hyperparams)
-        most = members_at_once(resources.memory, task, held, self.hyperparams, self.mesh.size)
-        most //= resources.data_parallel  # the devices of a lane hold the same members
+        chunk = job.chunk or chunk_size(task, held, self.hyperparams)
+        most = members_at_once(job.memory, task, held, self.hyperparams, self.mesh.size)
+        most //= job.data_parallel  # the devices of a lane hold the same members
         layout = Layout.of(held.members, lanes, chunk, max(most, lanes * chunk))
         # This does not depend on the numbers of members and lanes: others compile nothing new.
         in_one_call = _CHUNKS * chunk * (held.bytes_each + 2 * state_bytes)

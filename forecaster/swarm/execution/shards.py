@@ -36,21 +36,20 @@ class Settings(NamedTuple):
     losses: Losses  # of the training so far
 
 
-class Resources(NamedTuple):
-    """What a worker uses of its machine; see :func:`forecaster.swarm.fit`."""
+class Job(NamedTuple):
+    """What all shards of a fit share.
 
+    - ``chunk`` ... ``data_parallel``: what a worker uses of its machine, see
+      :func:`forecaster.swarm.fit`
+    - ``shared``: arrays, at the number of their reference
+    """
+
+    task: Task
     chunk: int | None
     block: int
     lanes: int | None
     memory: int | None
-    data_parallel: int = 1
-
-
-class Job(NamedTuple):
-    """What all shards of a fit share; ``shared``: arrays, at the number of their reference."""
-
-    task: Task
-    resources: Resources
+    data_parallel: int
     shared: tuple[Tree, ...] = ()
 
 
@@ -81,7 +80,7 @@ def cut(job: Job, whole: Shard, left: Rows, executor: Executor) -> tuple[Job, It
     at_once, workers = max(lanes, default=1), max(1, len(lanes))
     if not fixed:
         hyperparams = whole.settings.hyperparams
-        at_once *= job.resources.chunk or chunk_size(job.task, whole.held(job), hyperparams)
+        at_once *= job.chunk or chunk_size(job.task, whole.held(job), hyperparams)
     streamed = isinstance(whole.data, Streamed)
     by_member, shared = (whole.data, ()) if streamed else split_shared(whole.data)
 

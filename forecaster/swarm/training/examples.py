@@ -249,7 +249,7 @@ def _arrays(tree: Tree, what: str) -> Tree:
     if isinstance(tree, Shared):
         values = jax.tree.map(numbers, tree.values, is_leaf=is_shared)
         return Shared(values, tree.rows)
-    return jax.tree.map(numbers, tree)
+    return numbers(tree) if isinstance(tree, np.ndarray) else jax.tree.map(numbers, tree)
 
 
 def _different(arrays: Sequence[np.ndarray], what: str) -> SwarmError:
@@ -313,11 +313,12 @@ def _finite(ids: Sequence[str], tree: Tree, weight: _Weight | None, what: str) -
 def representable(leaf: AnyArray) -> Bool[np.ndarray, "..."]:
     """Return where numbers are finite, and representable in the type that JAX computes with."""
     array = np.asarray(leaf)
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+    if dtype == array.dtype:
+        return np.isfinite(array)
     with np.errstate(over="ignore"):
-        kept = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
-    if kept.dtype.kind not in "iub":
-        return np.isfinite(kept)
-    return np.ones((1,) * array.ndim, bool) if kept is array else kept == array
+        kept = array.astype(dtype)
+    return kept == array if dtype.kind in "iub" else np.isfinite(kept)
 
 
 def _counting(tree: Tree, weight: _Weight | None) -> Bool[np.ndarray, "..."]:
