@@ -12,7 +12,9 @@ import gc
 import importlib.util
 import mmap
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import jaxtyping
 import pandas as pd
@@ -218,6 +220,17 @@ def home(tmp_path_factory, settings):
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     return folder
+
+
+def script(name: str) -> ModuleType:
+    """Import a file of ``scripts/``, which is no package."""
+    path = PACKAGE / "scripts" / name
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # its classes are looked up there
+    spec.loader.exec_module(module)
+    return module
 
 
 def run(*args):

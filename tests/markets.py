@@ -82,3 +82,10 @@ def plant(bars: np.ndarray, observed: np.ndarray, fault: Fault) -> None:
         bars[row, at : at + 6, :4] = bars[row, at, 3]
     else:
         raise ValueError(kind)
+
+
+def made_until(forecasts: pd.DataFrame, cutoff: int) -> pd.DataFrame:
+    """Return forecasts up to a cutoff by series, cutoff and step ahead, without their outcomes."""
+    made = forecasts[forecasts["cutoff"] <= SESSIONS[cutoff]]
+    ahead = made.groupby(["unique_id", "cutoff"]).cumcount().rename("ahead")
+    return made.set_index(["unique_id", "cutoff", ahead]).drop(columns=["ds", "y"])

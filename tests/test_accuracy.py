@@ -1,16 +1,10 @@
 """With the defaults, no panel is forecast worse than by its last value or the season before."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "accuracy" / "zoo.py"
+from tests.conftest import script
 
-spec = importlib.util.spec_from_file_location("zoo", SCRIPT)
-assert spec is not None and spec.loader is not None
-zoo = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(zoo)
+zoo = script("accuracy/zoo.py")
 
 WALKS = [name for name in zoo.CASES if name.startswith("walks")]
 

@@ -1,7 +1,6 @@
 """Tests of README and site: they build, their links lead somewhere, and their commands work."""
 
 import importlib
-import importlib.util
 import inspect
 import re
 import shlex
@@ -22,6 +21,7 @@ import forecaster as fc
 from forecaster.cli import main
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from forecaster.forecasting.config import NETWORKS
+from tests.conftest import script
 from tests.test_architecture import FLOORS, PACKAGE, ROOMS
 
 ROOT = Path(__file__).parents[1]
@@ -42,22 +42,15 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
-def build(folder: Path, **pages: str) -> subprocess.CompletedProcess[str]:
-    """Build the site of the sources, with further pages, in a folder of its own."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
     for name in SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, folder / name)
-    for name, text in pages.items():
-        (folder / "docs" / f"{name}.md").write_text(text)
     command = [tool("zensical"), "build", "--clean", "--strict"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    done = build(folder)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-5000:]
     assert not re.search("warning|error", said, re.IGNORECASE), said
@@ -97,15 +90,6 @@ def test_the_tables_of_what_to_expect_are_those_of_their_files():
         numbers = " | ".join(f"{value:.2f}" for value in mase)
         row = f"| {name} | {ours[name]['series']} | {numbers} | "
         assert row + f"{100 * ours[name]['coverage_80']:.0f} % |" in page
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "text",
-    ["[a page](nowhere.md)", pytest.param("[a heading](index.md#nowhere)", marks=pytest.mark.slow)],
-)
-def test_a_link_to_nowhere_fails_the_build(tmp_path, text):
-    assert build(tmp_path, extra=f"# Extra\n\n{text}\n").returncode != 0
 
 
 @pytest.mark.parametrize(
@@ -189,11 +173,8 @@ def test_commands_that_are_shown_are_understood(line):
 
 
 def test_the_page_of_commands_is_made_from_their_help():
-    spec = importlib.util.spec_from_file_location("docs", ROOT / "scripts" / "docs_commands.py")
-    assert spec and spec.loader
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    made, page = script.page(), script.PAGE.read_text()
+    commands = script("docs_commands.py")
+    made, page = commands.page(), commands.PAGE.read_text()
     assert made == page, "run python scripts/docs_commands.py"
     assert set(main.commands) <= set(re.findall(r"^## (\w+)$", page, re.MULTILINE))
 

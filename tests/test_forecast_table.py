@@ -54,6 +54,11 @@ def url(request, tmp_path) -> str:
     return f"sql:{request.param}:///{tmp_path}/desk.db"
 
 
+@pytest.fixture
+def table(url) -> ForecastTable:
+    return ForecastTable(f"{url}#forecasts")
+
+
 def execute(url: str, *statements: str) -> None:
     import sqlalchemy as sa
 
@@ -84,8 +89,7 @@ def said(kind: type[ForecasterError], call: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_the_table_is_made_and_holds_what_was_written(url):
-    table = ForecastTable(f"{url}#forecasts")
+def test_the_table_is_made_and_holds_what_was_written(table, url):
     table.check()
     given = forecasts()
     given.loc[0, "q95"] = np.nan
@@ -96,8 +100,7 @@ def test_the_table_is_made_and_holds_what_was_written(url):
     assert "me:" not in table.shown and table.shown.endswith("#forecasts")
 
 
-def test_a_repeated_run_leaves_each_forecast_once(url):
-    table = ForecastTable(f"{url}#forecasts")
+def test_a_repeated_run_leaves_each_forecast_once(table, url):
     first, again = forecasts(), forecasts(made="2024-03-29 09:00:00")
     again["flags"] = "late"
     table.write_table(first)
@@ -112,8 +115,7 @@ def test_a_repeated_run_leaves_each_forecast_once(url):
     assert len(rows(url)) == 12, "another model's forecasts stand beside"
 
 
-def test_steps_of_a_longer_horizon_do_not_outlive_a_run_of_the_same_name(url):
-    table = ForecastTable(f"{url}#forecasts")
+def test_steps_of_a_longer_horizon_do_not_outlive_a_run_of_the_same_name(table, url):
     earlier = forecasts(made="2024-03-28 07:00:00")
     earlier["origin"] -= pd.Timedelta("1D")
     longer, other = forecasts(), forecasts(run="other")
@@ -127,11 +129,10 @@ def test_steps_of_a_longer_horizon_do_not_outlive_a_run_of_the_same_name(url):
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
-def test_the_sql_of_the_guide_works(url):
+def test_the_sql_of_the_guide_works(table, url):
     guide = Path(__file__).parents[1] / "docs" / "guide" / "every-morning.md"
     latest, made = re.findall(r"```sql\n(.*?);\n```", guide.read_text(), re.DOTALL)
     execute(url, made)
-    table = ForecastTable(f"{url}#forecasts")
     table.check()
     table.write_table(forecasts())
     table.write_table(forecasts(run="later", made="2024-03-29 08:00:00"))
@@ -143,8 +144,7 @@ def test_the_sql_of_the_guide_works(url):
     assert found["run"].eq("later").all() and found["origin"].nunique() == 2
 
 
-def test_whole_numbers_may_be_times(url):
-    table = ForecastTable(f"{url}#forecasts")
+def test_whole_numbers_may_be_times(table, url):
     given = forecasts().assign(origin=202403, ds=[1, 2, 3] * 2)
     table.write_table(given)
     pd.testing.assert_frame_equal(rows(url), given, check_dtype=False)
@@ -173,7 +173,7 @@ def test_a_schema_may_be_named(url):
         ("like it, without a key", "primary key must be (run, origin, unique_id, step)"),
     ],
 )
-def test_a_table_of_others_is_an_error_before_anything_is_written(url, made, what):
+def test_a_table_of_others_is_an_error_before_anything_is_written(table, url, made, what):
     numbers = dict.fromkeys(COLUMNS[7:-2], "double precision")
     types = dict.fromkeys(COLUMNS, "text") | numbers | {"step": "bigint"}
     types |= dict.fromkeys(("made", "origin", "ds"), "timestamp")
@@ -182,15 +182,13 @@ def test_a_table_of_others_is_an_error_before_anything_is_written(url, made, wha
     key = "" if "without a key" in made else f", PRIMARY KEY ({', '.join(KEY)})"
     columns = made if made[0] == "(" else f"({said_types}{key})"
     execute(url, f"CREATE TABLE forecasts {columns}")
-    table = ForecastTable(f"{url}#forecasts")
     for call in (table.check, lambda: table.write_table(forecasts())):
         message = said(ForecasterError, call).replace("varchar", "text")
         assert what in message, message
     assert f"{url.partition(':')[2].partition(':')[0]}:" in message and "#forecasts" in message
 
 
-def test_a_failure_in_the_middle_leaves_the_table_as_it_was(url, monkeypatch):
-    table = ForecastTable(f"{url}#forecasts")
+def test_a_failure_in_the_middle_leaves_the_table_as_it_was(table, url, monkeypatch):
     monkeypatch.setattr(forecast_table, "_CHUNK", 3)
     bad = forecasts()
     bad.loc[5, "ds"] = pd.NaT  # in the second part

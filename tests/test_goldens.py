@@ -1,6 +1,5 @@
 """Forecasts of eight invented panels are those that ``scripts/goldens.py`` wrote."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -8,14 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import script
+
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "goldens.py"
 
-spec = importlib.util.spec_from_file_location("goldens", SCRIPT)
-assert spec is not None and spec.loader is not None
-goldens = importlib.util.module_from_spec(spec)
-sys.modules["goldens"] = goldens  # its classes are looked up there
-spec.loader.exec_module(goldens)
+goldens = script("goldens.py")
 
 PRICES = "prices pooled"
 NUMBERS = [name for name in goldens.read(PRICES) if name.startswith("LSTM")]

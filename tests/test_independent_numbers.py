@@ -100,41 +100,6 @@ def test_crps_and_coverage_by_their_formulas(forecasts, scores, model):
             assert said[f"coverage-{level}"] == pytest.approx(np.mean(hits), abs=1e-9)
 
 
-def test_mase_is_scaled_by_what_was_known_at_the_first_cutoff(scores, adjusted, forecasts):
-    first = forecasts["cutoff"].min()
-    for (name, model, horizon), row in scores.iterrows():  # pyright: ignore[reportGeneralTypeIssues]
-        series = adjusted[name]
-        days = series[:first].to_numpy()
-        # The season of daily prices is a week of five sessions.
-        scale = np.abs(days[5:] - days[:-5]).mean()
-        assert row["mase"] == pytest.approx(row["mae"] / scale, rel=1e-6), (model, horizon)
-
-
-def growth_of_a_row(prices: pd.Series) -> float:
-    """A mean that grows by 5 % a year."""
-    years = (prices.index[-1] - prices.index[0]) / pd.Timedelta(days=365.25)
-    return math.log(1.05) * years / (len(prices) - 1)
-
-
-def test_ewma_by_its_recursion(forecasts, adjusted):
-    from statistics import NormalDist
-
-    for name in list(adjusted)[:5]:
-        series = adjusted[name]
-        part = with_horizon(forecasts[forecasts["unique_id"] == name])
-        fitted_until = part["cutoff"].min()
-        for row in part.iloc[:: 7 * HORIZON].to_dict("records"):
-            returns = np.diff(np.log(series[: row["cutoff"]].to_numpy()))
-            weights = 0.94 ** np.arange(len(returns))[::-1]
-            deviation = math.sqrt((weights * returns**2).sum() / weights.sum() * row["horizon"])
-            growth = row["horizon"] * growth_of_a_row(series[:fitted_until])
-            for level in (80, 95):
-                move = NormalDist().inv_cdf(0.5 + level / 200) * deviation
-                last = series[row["cutoff"]] * math.exp(growth - deviation**2 / 2)
-                assert row[f"EWMA-hi-{level}"] == pytest.approx(last * math.exp(move), rel=1e-5)
-                assert row[f"EWMA-lo-{level}"] == pytest.approx(last * math.exp(-move), rel=1e-5)
-
-
 def test_garch_by_its_recursion_from_an_estimate_of_our_own(forecasts, adjusted):
     from arch import arch_model
     from scipy.stats import t as student_t

@@ -1,12 +1,13 @@
 """The long set has all scripts, in five parts."""
 
 import collections
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import conftest
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "long_set.py"
@@ -23,12 +24,7 @@ NOT_RUN = {
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("long_set", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its classes are looked up there
-    spec.loader.exec_module(module)
-    return module
+    return conftest.script(SCRIPT.name)
 
 
 def test_each_script_is_in_it(script):

@@ -20,7 +20,7 @@ from forecaster.evaluation.baselines import BASELINES
 from forecaster.forecasting import config as config_module
 from forecaster.ingest import Groups, Membership
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
-from tests.markets import SESSIONS, market
+from tests.markets import SESSIONS, made_until, market
 
 FIRST, CUTOFF = 134, 140  # positions of the first cutoff, and of the last before the edits
 CONFIG = fc.Config(
@@ -46,7 +46,7 @@ MEMBERS = Membership(
 )
 OF_BACKTEST: Mapping[str, Any] = {
     "n_windows": 12, "step_size": 3, "refit": 4, "seed": 5, "membership": MEMBERS, "ends": "common",
-    "torch_sample": 2, "cache": "cache",
+    "torch_sample": 2,
     "groups": Groups(Path("groups.csv"), {name: name[-1] for name in (*NAMES, "new")}),
 }  # fmt: skip
 NO_CASE = {
@@ -95,27 +95,19 @@ def options_of_the_code() -> list[str]:
     return names + [f"baseline.{name}" for name in (*BASELINES, "torch")]
 
 
-def settings_of(option: str, folder: Path) -> tuple[fc.Config, BacktestOptions]:
+def settings_of(option: str) -> tuple[fc.Config, BacktestOptions]:
     """The settings of an option's case. Raises KeyError for an option that has none."""
     room, _, name = option.partition(".")
     if room == "config":
         name, _, choice = name.partition("=")
         return dataclasses.replace(CONFIG, **{name: choice or VALUES[name]}), OPTIONS
     if room == "options":
-        value = OF_BACKTEST[name]
-        changes = {name: folder / value if name == "cache" else value}
-        if name == "torch_sample":
-            changes["baselines"] = ("torch",)
-        return CONFIG, dataclasses.replace(OPTIONS, **changes)
+        more = {"baselines": ("torch",)} if name == "torch_sample" else {}
+        return CONFIG, dataclasses.replace(OPTIONS, **{name: OF_BACKTEST[name]}, **more)
     if room == "panel":
-        changes = {
-            "static": {},
-            "future": {},
-            "flags": {},
-            "market": {"market": "s00"},
-            "indices": {"market": ("s00", "s02")},
-        }[name]
-        return dataclasses.replace(CONFIG, **changes), OPTIONS
+        market = {"market": "s00", "indices": ("s00", "s02"), "static": None, "future": None,
+                  "flags": None}[name]  # fmt: skip
+        return dataclasses.replace(CONFIG, market=market), OPTIONS
     if room == "fit":
         return dataclasses.replace(CONFIG, model={"network": OWN}[name]), OPTIONS
     return CONFIG, dataclasses.replace(OPTIONS, baselines=(name,))
@@ -181,22 +173,19 @@ def forecasts(
     folder: Path, option: str, *, edited: bool, sessions: int = len(SESSIONS), windows: int = 12
 ) -> pd.DataFrame:
     """All forecasts at cutoffs before the edits, by series, cutoff and step ahead."""
-    settings, options = settings_of(option, folder)
+    settings, options = settings_of(option)
     options = dataclasses.replace(options, n_windows=windows)
     panel = world(option, edited=edited, sessions=sessions)
     name = f"{edited} {sessions}"
     made = evaluate_to_folder(folder / name, panel, settings, options)
-    frame = pd.read_parquet(made.folder / FORECASTS)
-    frame = frame[frame["cutoff"] <= SESSIONS[CUTOFF]]
-    ahead = frame.groupby(["unique_id", "cutoff"]).cumcount().rename("ahead")
-    return frame.set_index(["unique_id", "cutoff", ahead]).drop(columns=["ds", "y"])
+    return made_until(pd.read_parquet(made.folder / FORECASTS), CUTOFF)
 
 
-def test_every_option_has_a_case(tmp_path):
+def test_every_option_has_a_case():
     """A new option fails here until it has one."""
     assert set(NO_CASE) | QUICK < set(options_of_the_code())
     for option in CASES:
-        settings_of(option, tmp_path)
+        settings_of(option)
 
 
 @pytest.mark.filterwarnings("ignore:.*series")

@@ -1,12 +1,12 @@
 """The changes that scripts/mutants.py makes can still be made, and are spread over all rooms."""
 
 import collections
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests import conftest
 from tests.messages import refuses
 
 ROOT = Path(__file__).parents[1]
@@ -14,11 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts" / "mutants.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return conftest.script("mutants.py")
 
 
 def test_each_line_that_is_changed_is_there_once(script):

@@ -1,19 +1,11 @@
 """The scores of ``scripts/accuracy/panels.py`` by hand, and its models on a small panel."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "accuracy" / "panels.py"
+from tests.conftest import script
 
-spec = importlib.util.spec_from_file_location("panels", SCRIPT)
-assert spec is not None and spec.loader is not None
-panels = importlib.util.module_from_spec(spec)
-sys.modules["panels"] = panels  # its classes are looked up there
-spec.loader.exec_module(panels)
+panels = script("accuracy/panels.py")
 
 
 def panel(length: int = 40, horizon: int = 6):

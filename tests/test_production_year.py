@@ -1,6 +1,5 @@
 """Mornings in production: no event ends with exit code 0 and a wrong or missing forecast."""
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from forecaster.cli import main
+from tests import conftest
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "production_year.py"
 
@@ -15,12 +15,7 @@ SCRIPT = Path(__file__).parents[1] / "scripts" / "production_year.py"
 @pytest.fixture(scope="module")
 def script():
     sys.path.insert(0, str(SCRIPT.parent))  # of the modules beside it
-    spec = importlib.util.spec_from_file_location("production_year", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return conftest.script(SCRIPT.name)
 
 
 @pytest.fixture

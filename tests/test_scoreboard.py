@@ -1,22 +1,13 @@
 """The scores of ``scripts/accuracy/scoreboard.py`` by hand, and its invented panels' truth."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
+from tests.conftest import script
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "accuracy" / "scoreboard.py"
-
-spec = importlib.util.spec_from_file_location("scoreboard", SCRIPT)
-assert spec is not None and spec.loader is not None
-scoreboard = importlib.util.module_from_spec(spec)
-sys.modules["scoreboard"] = scoreboard  # its classes are looked up there
-spec.loader.exec_module(scoreboard)
+scoreboard = script("accuracy/scoreboard.py")
 
 
 def as_forecast(task) -> pd.DataFrame:

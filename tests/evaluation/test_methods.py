@@ -1,7 +1,6 @@
 """An evaluation says what the forecasts of each series rest on, in its frames and in words."""
 
 import json
-import re
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ from forecaster.forecasting import FORECAST_BY, Method
 from forecaster.report import build_report
 from tests.conftest import run
 from tests.forecasting.test_methods import ODD, frame_of, trends
+from tests.report.browsing import data_of
 
 SMALL = fc.Config(horizon=4, hidden=2, members=1, epochs=1, lookback=20)
 OPTIONS = BacktestOptions(5, baselines=("ets", "theta", "seasonal_naive"))
@@ -73,7 +73,7 @@ def test_an_evaluation_has_the_column_in_its_files_and_counts_in_words(evaluatio
 @pytest.mark.slow
 def test_the_page_says_it_of_each_series_and_in_words(evaluation, tmp_path):
     page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
-    data = json.loads(re.findall('id="data">(.*?)</script>', page, re.DOTALL)[0])
+    data = data_of(tmp_path / "r.html")
     assert dict(zip(data["ids"], data["rungs"], strict=True)) == EXPECTED
     assert page.count(COUNTS) == 3  # at the top, in the verdict, and where all this comes from
     assert "“Forecast by” says what" in page

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,7 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
 )  # fmt: skip
-WIDTHS = (1440, 390)
-SCHEMES = ("light", "dark")
+SCREENS = [(width, scheme) for width in (1440, 390) for scheme in ("light", "dark")]
 
 
 def started(profile: Path) -> Iterator[Any]:
@@ -43,6 +43,20 @@ def open_page(browser: Any, page: Path, width: int = 1440, scheme: str = "light"
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     browser.get(page.as_uri())
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    """Return the data that the script of a page draws."""
+    (text,) = re.findall('id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    return json.loads(text)
+
+
+def headings_of(page: Path) -> list[str]:
+    """Return the headings of a page's sections, which loads nothing from elsewhere."""
+    text = page.read_text(encoding="utf-8")
+    for outside in ('http-equiv="refresh', 'src="http', 'href="http', "@import", "url(http"):
+        assert outside not in text
+    return re.findall("<h2[^>]*>([^<]*)", text)
 
 
 def found(browser: Any, selector: str) -> list[Any]:

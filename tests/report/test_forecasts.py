@@ -1,8 +1,6 @@
 """Tests of the page of forecasts, as a file and in a real browser."""
 
 import dataclasses
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from forecaster.record import Made, keep, read_record
 from forecaster.report import Forecasts, build_forecasts
 from forecaster.series import Finding, Panel
 from tests.report import browsing
+from tests.report.browsing import data_of
 
 DAYS = pd.bdate_range("2025-01-01", periods=300)
 AHEAD = 3
@@ -96,20 +95,13 @@ def page(tmp_path_factory) -> Path:
     return build_forecasts(made, folder / "forecasts.html")
 
 
-def data_of(path: Path) -> dict:
-    text = path.read_text(encoding="utf-8")
-    return json.loads(re.findall('id="data">(.*?)</script>', text, re.DOTALL)[0])
-
-
 def test_it_is_one_file_that_loads_nothing(page):
     text = page.read_text(encoding="utf-8")
-    for outside in ('http-equiv="refresh', 'src="http', 'href="http', "@import", "url(http"):
-        assert outside not in text
     assert (
         "<i>Tech" not in text
         and "The data of 1 of 4 series are stale: CCC (ends 2026-02-10, 7 sessions" in text
     )
-    assert re.findall("<h2[^>]*>([^<]*)", text) == [
+    assert browsing.headings_of(page) == [
         "Every series", "One series", "What changed", "Groups", "How to read this",
     ]  # fmt: skip
 
@@ -168,17 +160,13 @@ def test_it_says_what_each_forecast_rests_on(tmp_path):
     assert "“Forecast by” says what" not in without.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("scheme", browsing.SCHEMES)
-@pytest.mark.parametrize("width", browsing.WIDTHS)
-def test_every_figure_is_drawn_and_can_be_read_by_all(page, browser, width, scheme):
-    browsing.check_page(browser, page, ("one figure", "chances", "moves"), width, scheme)
+@pytest.mark.parametrize("screen", browsing.SCREENS)
+def test_every_figure_is_drawn_and_can_be_read_by_all(page, browser, screen):
+    browsing.check_page(browser, page, ("one figure", "chances", "moves"), *screen)
 
 
-def test_series_are_found_by_their_data_and_groups_and_opened_by_keyboard(page, browser):
+def test_series_are_found_by_their_data_and_groups_and_opened_by_keyboard(page, browser, find):
     from selenium.webdriver.common.keys import Keys
-
-    def find(selector):
-        return browser.find_element("css selector", selector)
 
     browsing.open_page(browser, page)
     search = find("#table input[type=search]")
@@ -193,11 +181,8 @@ def test_series_are_found_by_their_data_and_groups_and_opened_by_keyboard(page, 
     assert browser.switch_to.active_element.get_attribute("id") == "one"
 
 
-def test_what_is_chosen_holds_for_all_of_the_page(page, browser):
+def test_what_is_chosen_holds_for_all_of_the_page(page, browser, find):
     from selenium.webdriver.support.ui import Select
-
-    def find(selector):
-        return browser.find_element("css selector", selector)
 
     def shown(column):
         cells = browser.find_elements("css selector", f"#table td:nth-of-type({column})")

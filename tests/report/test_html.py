@@ -84,11 +84,8 @@ def names(browser) -> list[str]:
     return [row.text for row in rows]
 
 
-def test_tables_sort_search_and_choose_columns(demo, browser):
+def test_tables_sort_search_and_choose_columns(demo, browser, find):
     from selenium.webdriver.common.keys import Keys
-
-    def find(selector):
-        return browser.find_element("css selector", selector)
 
     browsing.open_page(browser, demo)
     assert names(browser) == ["BRK-B", "A", "E", "D", "F", "C"]  # a row without a number comes last

@@ -1,7 +1,6 @@
 """Tests of the report of an evaluation, as a file and in a real browser."""
 
 import dataclasses
-import json
 import re
 from typing import Any
 
@@ -62,10 +61,6 @@ def sampled(tmp_path_factory):
     return build_report(with_summary(made, torch_series=4))
 
 
-def headings(page: str) -> list[str]:
-    return re.findall("<h2[^>]*>([^<]*)", page)
-
-
 def test_of_prices_it_says_where_drift_comes_from_and_which_models_are_kept(report):
     page = report.read_text(encoding="utf-8")
     assert html.typeset("a premium of 5 % a year") in page
@@ -102,7 +97,7 @@ def test_another_evaluation_says_what_holds_for_it(
 
 def test_it_is_one_file_with_everything_in_order(report):
     page = report.read_text(encoding="utf-8")
-    assert headings(page) == [
+    assert browsing.headings_of(report) == [
         "Verdict", "Errors of every series", "Against another model", "Bands",
         "When and where the errors are", "Groups", "Every series", "One series",
         "Value at risk and coverage", "What to keep in mind", "Where this comes from",
@@ -112,8 +107,6 @@ def test_it_is_one_file_with_everything_in_order(report):
     for word in ("EVIL", "Tech"):
         assert f"<b>{word}" not in page and f"<i>{word}" not in page
     assert "&lt;b&gt;EVIL" in page and "Without a group: XOM" in page
-    for outside in ('http-equiv="refresh', 'src="http', 'href="http', "@import", "url(http"):
-        assert outside not in page
     assert len(re.findall("<ol class='verdict'>.*?</ol>", page)[0].split("<li>")) == 1 + 5
     drawn = page.count("<figcaption><h3>")
     assert drawn == 11 and page.count("</h3><p>") == drawn  # each has a sentence on how to read it
@@ -121,22 +114,15 @@ def test_it_is_one_file_with_everything_in_order(report):
 
 def test_an_evaluation_without_groups_has_a_report_too(report, tmp_path):
     plain = with_summary(Evaluation.read(report.parent), groups={})
-    page = build_report(plain, tmp_path / "plain.html").read_text(encoding="utf-8")
-    assert "Groups" not in headings(page)
+    assert "Groups" not in browsing.headings_of(build_report(plain, tmp_path / "plain.html"))
     assert [path.name for path in write_tables(plain, tmp_path)] == [
         "comparison.csv", "coverage.csv",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("scheme", browsing.SCHEMES)
-@pytest.mark.parametrize("width", browsing.WIDTHS)
-def test_every_figure_is_drawn_and_can_be_read_by_all(report, browser, width, scheme):
-    browsing.check_page(browser, report, FIGURES, width, scheme)
-
-
-@pytest.fixture
-def find(browser):
-    return lambda selector: browser.find_element("css selector", selector)
+@pytest.mark.parametrize("screen", browsing.SCREENS)
+def test_every_figure_is_drawn_and_can_be_read_by_all(report, browser, screen):
+    browsing.check_page(browser, report, FIGURES, *screen)
 
 
 def texts(browser, selector: str) -> list[str]:
@@ -169,7 +155,7 @@ def test_a_series_is_found_by_keyboard_alone_and_opened(report, browser, find):
 
 def test_what_is_chosen_holds_for_all_figures_and_the_table(report, browser, find):
     browsing.open_page(browser, report)
-    data = json.loads(find("#data").get_attribute("textContent"))
+    data = browsing.data_of(report)
     choose(find, "choices", 1, "mae")
     choose(find, "choices", 2, "2")
     choose(find, "choices", 3, "volatility")
