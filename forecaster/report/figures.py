@@ -10,7 +10,6 @@ from forecaster.evaluation import (
     MEASURES,
     TORCH,
     Evaluation,
-    coverage,
     differences,
     relative,
     strongest,
@@ -168,7 +167,7 @@ def _draw_pairs(ax: "Axes", evaluation: Evaluation, table: pd.DataFrame, other: 
 
 
 def _draw_coverage(ax: "Axes", evaluation: Evaluation) -> None:
-    held = coverage(evaluation).groupby(["model", "level"], sort=False)["held"].mean()
+    held = numbers.mean_coverage(evaluation)
     for name, style in _styles(evaluation).items():
         if name in held.index.get_level_values("model"):
             own = held[name]

@@ -15,7 +15,7 @@ from forecaster.ingest import Groups
 from forecaster.record import COLUMN, earlier, record_of
 from forecaster.report import html
 from forecaster.report.numbers import RUNGS, UNGROUPED
-from forecaster.report.packing import Json, as_numbers, pack, positions, rounded
+from forecaster.report.packing import Json, as_numbers, limits, pack, positions, rounded
 from forecaster.series import Finding, Panel, findings_in_words, show_time
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Forecasts:
         if record is None or low not in record or record["ds"].dtype.kind != kind:
             return {}
         record = record[record["step"].isin(self.steps) & record[low].notna()]
-        origins = self.latest["origin"].to_dict()
+        origins = dict(zip(self.ids, self.latest["origin"], strict=True))
         found = {LAST: earlier(record, origins, np.timedelta64(1, "ns") if kind == "M" else 1)}
         if kind == "M":
             week = earlier(record, origins, _A_WEEK)
@@ -336,7 +336,7 @@ def _sections(made: Forecasts) -> Iterator[html.Section]:
 
 def _reading(made: Forecasts) -> str:
     of = "its latest price" if made.panel.target != "y" else "the mean size of its latest values"
-    items = [
+    return html.points([
         f"Widths are those of the {made.level:g} % band, as shares of {of}: the outcome should lie "
         f"in the band {made.level:g} times out of 100. Wider means less sure, not better or worse.",
         "The chance of a rise is the probability of a value above the latest one. Near 50 % the "
@@ -348,8 +348,7 @@ def _reading(made: Forecasts) -> str:
         *(f"When the model was fitted: {text}." for text in made.fitted),
         *([_FACTORS] if made.explained is not None else []),
         "“forecaster scorecard” scores past forecasts against the outcomes.",
-    ]
-    return "<ul>" + "".join(f"<li>{html.typeset(item)}</li>" for item in items) + "</ul>"
+    ])  # fmt: skip
 
 
 def _data(made: Forecasts) -> Json:
@@ -428,13 +427,11 @@ def _series(parts: np.ndarray, known: pd.Series, times: pd.Index, ahead: np.ndar
     - ``ahead``: the times of the forecasts
     """
     values = known.to_numpy(float)
-    low, high = (
-        float(f"{edge(np.concatenate([values, *parts])):.7g}") for edge in (np.min, np.max)
-    )
+    between = limits(np.append(values, parts))
     return {
         "at": positions(known.index, times),
-        "range": [low, high],
-        "y": pack(values, low, high, 3),
+        "range": between,
+        "y": pack(values, *between, 3),
         "ahead": as_numbers(pd.Index(ahead)),
-        "forecast": [pack(part, low, high, 3) for part in parts],
+        "forecast": [pack(part, *between, 3) for part in parts],
     }

@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -116,6 +116,12 @@ def table(frame: pd.DataFrame, caption: str, formats: Mapping[str, str] | None =
         f"<caption>{typeset(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody></table></div>"
     )
+
+
+def points(lines: Iterable[str], kind: str = "<ul>") -> str:
+    """Return sentences as an HTML list; ``kind``: its opening tag."""
+    items = "".join(f"<li>{typeset(line)}</li>" for line in lines)
+    return f"{kind}{items}</{kind[1:3]}>"
 
 
 def facts(entries: Mapping[str, str]) -> str:

@@ -1,5 +1,6 @@
 """The numbers in the figures, cards and tables of an evaluation."""
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -17,11 +18,10 @@ from forecaster.evaluation import (
     comparable,
     compared,
     confidence_set,
+    coverage,
     excess,
     pooled,
-    relative,
     together,
-    totals,
     volatility,
 )
 from forecaster.forecasting import around_columns, forecast_columns, quantile_columns
@@ -53,11 +53,8 @@ def ordered(evaluation: Evaluation) -> list[str]:
 def slots(evaluation: Evaluation) -> dict[str, int]:
     """Return each model's number of colour and dash, from 1 to 8, the same in all evaluations."""
     fixed = {evaluation.model: 1, TORCH: 2, "Naive": 3, "GARCH": 4, "EWMA": 5}
-    others = [name for name in ordered(evaluation) if name not in fixed]
-    free = [6, 7, 8]
-    return {name: fixed[name] for name in ordered(evaluation) if name in fixed} | {
-        name: free[number % len(free)] for number, name in enumerate(others)
-    }
+    free = itertools.cycle((6, 7, 8))
+    return {name: fixed.get(name) or next(free) for name in ordered(evaluation)}
 
 
 def sampled_torch(evaluation: Evaluation) -> bool:
@@ -152,14 +149,10 @@ def relative_by_volatility(evaluation: Evaluation, score: str) -> pd.DataFrame:
     count = min(10, len(ranks))
     if count < 2:
         return pd.DataFrame()
-    table = relative(evaluation, score)
+    table = comparable(evaluation, score)
     deciles = pd.qcut(ranks, count, labels=False).reindex(table.index)
-    if evaluation.summed:
-        sums = totals(evaluation, score).dropna().groupby(deciles).sum()
-        means = sums.div(sums["Naive"].where(sums["Naive"] > 0), axis=0)
-    else:
-        means = table.groupby(deciles).mean()
-    return means.set_index(means.index + 1)
+    parts = {int(n) + 1: pooled(own).ratio for n, own in table.groupby(deciles)}
+    return pd.DataFrame(parts).T
 
 
 def volatility_share(evaluation: Evaluation) -> pd.Series:
@@ -245,6 +238,11 @@ def _weighted_loss(evaluation: Evaluation, model: str) -> dict[str, float]:
     return {"weighted quantile loss": float(own["crps"].sum()) / size if size else np.nan}
 
 
+def mean_coverage(evaluation: Evaluation) -> pd.Series:
+    """Return the mean share of outcomes in the bands over all horizons, by model and level."""
+    return coverage(evaluation).groupby(["model", "level"], sort=False)["held"].mean()
+
+
 def held_shares(evaluation: Evaluation) -> Mapping[float, pd.DataFrame]:
     """Return the coverage of the bands by quoted level, each a table of (series, model)."""
     scores = evaluation.scores
@@ -275,14 +273,10 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
     against = {name: comparable(evaluation, sharpest, name) for name in ordered(evaluation)}
     for group in sorted(set(members), key=lambda name: (name == UNGROUPED, name)):
         own = members.index[members == group]
-        whole = {name: pooled(evaluation, table.loc[own]) for name, table in scores.items()}
+        whole = {name: pooled(table.loc[own]) for name, table in scores.items()}
         for model, table in against.items():
-            one = pooled(evaluation, table.loc[own], model)
-            ratio = table.loc[own, ours].dropna()
-            lower = (ratio < 1).mean() if model != ours else np.nan
-            if evaluation.summed and model != ours:
-                both = table.loc[own, [ours, model]].dropna()
-                lower = (both[ours] < both[model]).mean()
+            one = pooled(table.loc[own], model)
+            both = table.loc[own, [ours, model]].dropna()
             counted = one.series[ours] if evaluation.summed else whole[sharpest].series[model]
             rows.append(
                 {
@@ -292,7 +286,7 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
                     **{name: each.ratio[model] for name, each in whole.items()},
                     **{f"coverage-{lv:g}": t[model].reindex(own).mean() for lv, t in held.items()},
                     "ratio": one.ratio[ours],
-                    "better": lower,
+                    "better": (both[ours] < both[model]).mean() if model != ours else np.nan,
                 }
             )
     return pd.DataFrame(rows)

@@ -30,6 +30,11 @@ def pack(values: np.ndarray, low: float, high: float, width: int = 2) -> str:
     return "".join(LETTERS[digits].ravel())
 
 
+def limits(values: np.ndarray, digits: int = 7) -> tuple[float, float]:
+    """Return the lowest and the highest of some values, rounded, to :func:`pack` between them."""
+    return float(f"{np.nanmin(values):.{digits}g}"), float(f"{np.nanmax(values):.{digits}g}")
+
+
 def rounded(values: ArrayLike, digits: int = 5) -> list[Json]:
     """Round numbers to significant digits, as lists; None stands for NaN or infinity."""
     values = np.asarray(values, float)

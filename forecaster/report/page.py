@@ -152,24 +152,19 @@ def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
     if other not in (None, "Naive", TORCH):
         yield from against(score, str(other), "the strongest of the others; ")
     yield from against(score, TORCH, "")
-    held = coverage(evaluation)
-    held = held[held["model"] == evaluation.model].groupby("level")["held"].mean()
-    quoted = [level for level in QUOTED_LEVELS if level in held.index]
-    if quoted:
-        rest = [f"those of {level} % covered {held[level]:.1%}" for level in quoted[1:]]
-        yield html.Card(
-            f"{held[quoted[0]]:.1%}",
-            f"covered by bands of {quoted[0]}\N{NO-BREAK SPACE}%",
-            "; ".join(rest),
-        )
+    held = numbers.mean_coverage(evaluation).unstack("model").reindex(QUOTED_LEVELS)
+    held = held.get(evaluation.model, pd.Series(dtype=float)).dropna()
+    if len(held):
+        first, *rest = (f"{level:g}" for level in held.index)
+        note = "; ".join(f"those of {level} % covered {held[float(level)]:.1%}" for level in rest)
+        label = f"covered by bands of {first}\N{NO-BREAK SPACE}%"
+        yield html.Card(f"{held.iloc[0]:.1%}", label, note)
 
 
 def _sections(evaluation: Evaluation) -> Iterator[html.Section]:
     """Yield the sections of the page, in order."""
-    items = "".join(f"<li>{html.typeset(line)}</li>" for line in verdict(evaluation))
-    yield html.Section(
-        "verdict", "Verdict", f"<ol class='verdict'>{items}</ol>{_side_by_side(evaluation)}"
-    )
+    said = html.points(verdict(evaluation), "<ol class='verdict'>")
+    yield html.Section("verdict", "Verdict", f"{said}{_side_by_side(evaluation)}")
     yield from _figures(evaluation)
     yield html.Section("every", "Every series", _every(evaluation))
     yield html.Section("series", "One series", SERIES)
@@ -337,8 +332,7 @@ def _caveats(evaluation: Evaluation) -> str:
         "root of a series' mean squared change over one step, at these cutoffs."
     )
     lines += [RUNGS] if summary.rungs else []
-    items = "".join(f"<li>{html.typeset(line)}</li>" for line in lines)
-    return f"<ul>{items}</ul>{_skipped(evaluation)}"
+    return f"{html.points(lines)}{_skipped(evaluation)}"
 
 
 def _drift(premium: float | None) -> str:

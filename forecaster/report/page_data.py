@@ -18,7 +18,7 @@ from forecaster.evaluation import (
 )
 from forecaster.forecasting import FORECAST_BY, bounds_of
 from forecaster.report import numbers
-from forecaster.report.packing import Json, as_numbers, columns, pack, positions, rounded
+from forecaster.report.packing import Json, as_numbers, columns, limits, pack, positions, rounded
 
 _MOST_COUNTED = 64**2 - 2
 
@@ -34,7 +34,6 @@ def page_data(evaluation: Evaluation) -> Json:
         "rival": TORCH if TORCH in models else strongest(evaluation),
         "sampled": TORCH if numbers.sampled_torch(evaluation) else None,
         "horizon": evaluation.summary.horizon,
-        "cutoffs": evaluation.summary.cutoffs,
         "ids": ids,
         "groups": [groups.get(name, numbers.UNGROUPED) for name in ids] if groups else None,
         "rungs": _rungs(evaluation, ids),
@@ -98,9 +97,8 @@ def _compared(evaluation: Evaluation, score: str, ids: list[str]) -> Json:
 
 def _coverage(evaluation: Evaluation) -> Json:
     """Return nominal levels and covered shares, by horizon and model."""
-    held = coverage(evaluation)
-    together = held.groupby(["model", "level"], sort=False)["held"].mean().reset_index()
-    held = pd.concat([held, together.assign(horizon=0)])
+    together = numbers.mean_coverage(evaluation).reset_index().assign(horizon=0)
+    held = pd.concat([coverage(evaluation), together])
     return {
         str(horizon): {
             name: {
@@ -207,15 +205,14 @@ def of_series(
     chosen = _apart(rows, values.index)
     fans = rows[rows["cutoff"].isin(chosen)]
     shown = fans[list(columns)].to_numpy(float)
-    low = float(np.nanmin([np.nanmin(values), np.nanmin(shown, initial=np.inf)]))
-    high = float(np.nanmax([np.nanmax(values), np.nanmax(shown, initial=-np.inf)]))
+    between = limits(np.append(values, shown), 6)
     return {
         "at": positions(values.index, times),
-        "range": [_short(low), _short(high)],
-        "y": pack(values.to_numpy(float), _short(low), _short(high), 3),
+        "range": between,
+        "y": pack(values.to_numpy(float), *between, 3),
         "from": values.index.get_indexer(pd.Index(chosen)).tolist(),
         "steps": fans.groupby("cutoff").size().tolist(),
-        "fans": [pack(column, _short(low), _short(high), 2) for column in shown.T],
+        "fans": [pack(column, *between, 2) for column in shown.T],
         "worst": _worst(rows, times, columns, unit),
     }
 
@@ -239,11 +236,4 @@ def _worst(rows: pd.DataFrame, times: pd.Index, columns: Sequence[str], unit: fl
     worst = first.loc[first["error"].abs().sort_values(ascending=False).index[:WORST]]
     numbers = worst[["Naive", "y", *columns, "error"]].to_numpy(float)
     where = times.get_indexer(pd.Index(worst["ds"]))
-    return [
-        [int(at), *(_short(v) if np.isfinite(v) else None for v in row)]
-        for at, row in zip(where, numbers, strict=True)
-    ]
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.6g}")
+    return [[int(at), *rounded(row, 6)] for at, row in zip(where, numbers, strict=True)]

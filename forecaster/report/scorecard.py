@@ -10,7 +10,7 @@ from forecaster.errors import UsageError, listed
 from forecaster.forecasting import bounds_of
 from forecaster.record import COLUMN, FEW, Scorecard, alarm_lines, forecast_alarms, named
 from forecaster.report import html
-from forecaster.report.packing import Json, as_numbers, columns, pack
+from forecaster.report.packing import Json, as_numbers, columns, limits, pack
 from forecaster.series import show_time
 
 _FANS = 12
@@ -76,8 +76,8 @@ def _cards(card: Scorecard) -> Iterator[html.Card]:
 
 
 def _sections(card: Scorecard) -> Iterator[html.Section]:
-    lines = "".join(f"<li>{html.typeset(line.replace('`', ''))}</li>" for line in card.lines())
-    yield html.Section("verdict", "In short", f"<ul class='verdict'>{lines}</ul>")
+    lines = [line.replace("`", "") for line in card.lines()]
+    yield html.Section("verdict", "In short", html.points(lines, "<ul class='verdict'>"))
     if len(card.known):
         figures = html.figure(
             "by-origin", "By the day they were made",
@@ -89,8 +89,7 @@ def _sections(card: Scorecard) -> Iterator[html.Section]:
         yield html.Section("when", "When and how far", f"<div class='panels'>{figures}</div>")
     yield html.Section("every", "Every series", "<div id='table'></div>")
     yield html.Section("series", "One series", "<div id='one' tabindex='-1'></div>")
-    items = "".join(f"<li>{html.typeset(line)}</li>" for line in _COUNTED)
-    yield html.Section("counted", "How it is counted", f"<ul>{items}</ul>")
+    yield html.Section("counted", "How it is counted", html.points(_COUNTED))
 
 
 def _data(card: Scorecard) -> Json:
@@ -145,11 +144,11 @@ def _series(values: np.ndarray, scale: np.ndarray, origin: np.ndarray, ds: np.nd
     shown = values[first:] * (scale[-1] / scale[first:, None])
     if not np.isfinite(shown).any():
         return {"from": []}
-    low, high = float(f"{np.nanmin(shown):.7g}"), float(f"{np.nanmax(shown):.7g}")
+    between = limits(shown)
     return {
-        "range": [low, high],
+        "range": between,
         "from": as_numbers(pd.Index(origins[-_FANS:])),
         "steps": np.diff(np.append(begins[-_FANS:], len(origin))).tolist(),
         "ds": as_numbers(pd.Index(ds[first:])),
-        "parts": [pack(part, low, high, 3) for part in shown.T],
+        "parts": [pack(part, *between, 3) for part in shown.T],
     }

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pandas.api import types
 
 from forecaster.errors import DataError, UsageError, check_whole, listed, printable, wrong_argument
@@ -281,8 +282,6 @@ def check_asked(evaluation: Evaluation, horizon: object, *scores: object) -> Non
 
 def bytes_of_tables(folder: Path) -> int:
     """Estimate the bytes of memory that the tables of an evaluation take while a page is made."""
-    import pyarrow.parquet as pq
-
     total = 0
     for name, each in _BYTES.items():
         with open_for_arrow(folder / name) as file:
@@ -292,8 +291,6 @@ def bytes_of_tables(folder: Path) -> int:
 
 def stored_schema(path: Path) -> pa.Schema:
     """Return the columns of a file, and their types."""
-    import pyarrow.parquet as pq
-
     with open_for_arrow(path) as file:
         return pq.read_schema(file)
 

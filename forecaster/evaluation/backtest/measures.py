@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from forecaster.evaluation.backtest.evaluation import Evaluation, check_asked
 from forecaster.evaluation.origins.rolling_origin import NAIVE
@@ -35,8 +36,7 @@ def relative(
     The table has a row per series and a column per model.
     """
     table = _by_horizon(evaluation, score, horizon)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return _mean(table.div(table[other], axis=0), evaluation)
+    return _over_horizons("mean", table.div(table[other], axis=0), evaluation)
 
 
 def in_volatility(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
@@ -46,7 +46,7 @@ def in_volatility(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.
     """
     table = _by_horizon(evaluation, score, horizon)
     unit = volatility(evaluation).reindex(table.index.get_level_values("unique_id")).to_numpy()
-    return _mean(table.div(unit, axis=0), evaluation)
+    return _over_horizons("mean", table.div(unit, axis=0), evaluation)
 
 
 def excess(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
@@ -56,7 +56,7 @@ def excess(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFra
     per series and a column per model.
     """
     table = _by_horizon(evaluation, score, horizon)
-    return _mean(table.sub(table[NAIVE], axis=0), evaluation)
+    return _over_horizons("mean", table.sub(table[NAIVE], axis=0), evaluation)
 
 
 MEASURES: Mapping[str, Callable[[Evaluation, str, int], pd.DataFrame]] = {
@@ -78,16 +78,14 @@ def totals(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFra
 
     The table has a row per series and a column per model; NaN where a score is missing.
     """
-    groups = _by_horizon(evaluation, score, horizon).groupby(level="unique_id")
-    sums = groups.sum().where(groups.count() == groups.size().to_numpy()[:, None])
-    return sums.reindex(evaluation.ids)
+    return _over_horizons("sum", _by_horizon(evaluation, score, horizon), evaluation)
 
 
 def together(
     evaluation: Evaluation, score: str, other: str = NAIVE, horizon: int = ALL
 ) -> Together:
     """Return each model's score relative to that of ``other``, for all series together."""
-    return pooled(evaluation, comparable(evaluation, score, other, horizon), other)
+    return pooled(comparable(evaluation, score, other, horizon), other)
 
 
 def comparable(
@@ -99,14 +97,13 @@ def comparable(
     return relative(evaluation, score, horizon, other)
 
 
-def pooled(evaluation: Evaluation, table: pd.DataFrame, other: str = NAIVE) -> Together:
+def pooled(table: pd.DataFrame, other: str = NAIVE) -> Together:
     """Return scores relative to those of ``other``; ``table``: rows of :func:`comparable`.
 
-    Where errors are summed, a model is compared on the series for which both scores are known. The
-    ratio is NaN where the sum of ``other`` is zero, or there is no such series.
+    A model is compared on the series for which both scores are known. The sums are those of errors
+    or, as all ratios of ``other`` to itself are 1, give the mean ratio. The result is NaN where the
+    sum of ``other`` is zero, or there is no such series.
     """
-    if not evaluation.summed:
-        return Together(table.mean(), table.notna().sum())
     both = table.notna() & table[[other]].notna().to_numpy()
     sums = both.mul(table[other].fillna(0), axis=0).sum()
     return Together(table.where(both).sum() / sums.where(sums > 0), both.sum())
@@ -120,12 +117,10 @@ def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.Da
 
     The interval is that of the Diebold-Mariano test, which allows for overlapping errors.
     """
-    from scipy import stats
-
     check_asked(evaluation, horizon, score)
     tests = tests_at(evaluation, horizon)
     tests = tests[tests["test"] == f"{score}_against"]
-    quantile = stats.t.ppf(0.975, tests["degrees"])
+    quantile = stdtrit(tests["degrees"], 0.975)
     known = np.isfinite(tests["statistic"]) & (tests["statistic"] != 0)
     half = quantile * (tests["difference"] / tests["statistic"].where(known)).abs()
     return tests.assign(low=tests["difference"] - half, high=tests["difference"] + half)[
@@ -147,11 +142,11 @@ def _by_horizon(evaluation: Evaluation, score: str, horizon: int) -> pd.DataFram
     return scores.pivot(index=["unique_id", "horizon"], columns="model", values=score)
 
 
-def _mean(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
-    """Return means over horizons, a row per series in the evaluation's order.
+def _over_horizons(how: str, table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
+    """Return means or sums over horizons, a row per series in the evaluation's order.
 
     NaN where a score is missing at any horizon.
     """
     groups = table.replace([np.inf, -np.inf], np.nan).groupby(level="unique_id")
-    means = groups.mean().where(groups.count() == groups.size().to_numpy()[:, None])
-    return means.reindex(evaluation.ids)
+    whole = groups.count() == groups.size().to_numpy()[:, None]
+    return groups.agg(how).where(whole).reindex(evaluation.ids)

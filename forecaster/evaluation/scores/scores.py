@@ -112,12 +112,11 @@ def evaluate(
     if panel is not None and panel.target != "y" and NAIVE in frame:
         realized = Realized.of(frame, panel, first)
     parts = {name: _scores(frame, name, keys, realized) for name in models_of(frame)}
-    for score in ("mae", "crps"):
-        if score in parts.get(NAIVE, ()):
-            for part in parts.values():
-                if score in part:
-                    with np.errstate(divide="ignore", invalid="ignore"):
-                        part[f"{score}_relative_to_naive"] = part[score] / parts[NAIVE][score]
+    naive = parts.get(NAIVE, pd.DataFrame())
+    for part in parts.values():
+        for score in ("mae", "crps"):
+            if score in naive and score in part:
+                part[f"{score}_relative_to_naive"] = part[score] / naive[score]
     table = pd.concat(parts, names=["model"]).reset_index()
     if panel is not None:
         scale = _in_sample(panel, first, season_at(panel, first) if season is None else season)
@@ -233,8 +232,7 @@ def _scores(
     means = table.groupby(keys, sort=False).mean().replace(np.inf, np.nan)
     means["rmse"] = np.sqrt(means["rmse"])
     if quantiles:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            means["wql"] = means["crps"] / means["size"]
+        means["wql"] = means["crps"] / means["size"]
     return means
 
 
