@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.evaluation import LEVELS, BacktestOptions, Forecasters, evaluate_to_folder
+from forecaster.evaluation import LEVELS, BacktestOptions, evaluate_to_folder
+from forecaster.evaluation.backtest.evaluate import batches_of
 from forecaster.evaluation.backtest.evaluation import FORECASTS
 from forecaster.evaluation.baselines import Runner
 from forecaster.evaluation.origins import rolling_origin
@@ -25,7 +26,7 @@ from forecaster.forecasting import FORECAST_BY, KEYS, Method, Part, fit_part
 from forecaster.ingest import open_source
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
 from forecaster.pipeline import DataRequest, evaluate_from_home
-from tests.markets import SESSIONS, Fault, Market, market, plant
+from tests.markets import SESSIONS, Fault, Market, made_until, market, plant
 from tests.messages import warns
 
 SERIES, FIRST = 11, 134  # series that are there from the beginning; position of the first cutoff
@@ -130,8 +131,9 @@ def forecasts(made: Market, refit: bool | int) -> pd.DataFrame:
             panel, CONFIG, WINDOWS, options.step_size, refit=options.refit,
             level=LEVELS, seed=options.seed,
         )  # fmt: skip
-        every = Forecasters(networks, runner)
-        return pd.concat([frame for _, frame in every.forecasts(None)], ignore_index=True)
+        return pd.concat(
+            [made for _, made in batches_of(networks, runner, None)], ignore_index=True
+        )
 
 
 @functools.lru_cache
@@ -141,13 +143,7 @@ def forecasts_before(number: int, refit: bool | int) -> pd.DataFrame:
 
 def check_equal_up_to(before: pd.DataFrame, after: pd.DataFrame, cutoff: int) -> None:
     """All bits of all forecasts up to a cutoff; targets may be others, or fewer."""
-    parts = []
-    for frame in (before, after):
-        part = frame[frame["cutoff"] <= SESSIONS[cutoff]]
-        ahead = part.groupby(["unique_id", "cutoff"]).cumcount().rename("ahead")
-        part = part.set_index(["unique_id", "cutoff", ahead]).drop(columns=["ds", "y"])
-        parts.append(part)
-    ours, theirs = parts
+    ours, theirs = made_until(before, cutoff), made_until(after, cutoff)
     assert set(ours.index.get_level_values("unique_id")) >= {"s00"}
     assert set(theirs.index) <= set(ours.index)
     assert {name for name, _, _ in theirs.index} >= {"s00"}

@@ -1,7 +1,6 @@
 from . import baselines as baselines
 from .backtest.evaluate import LEVELS as LEVELS
 from .backtest.evaluate import BacktestOptions as BacktestOptions
-from .backtest.evaluate import Forecasters as Forecasters
 from .backtest.evaluate import by_torch as by_torch
 from .backtest.evaluate import evaluate_to_folder as evaluate_to_folder
 from .backtest.evaluate import join_parts as join_parts
@@ -21,7 +20,6 @@ from .backtest.measures import relative as relative
 from .backtest.measures import together as together
 from .backtest.measures import totals as totals
 from .backtest.measures import volatility as volatility
-from .backtest.summary import TORCH as TORCH
 from .backtest.summary import Provenance as Provenance
 from .backtest.summary import Seconds as Seconds
 from .backtest.summary import Summary as Summary
@@ -36,6 +34,7 @@ from .backtest.verdict import lack_of_tests as lack_of_tests
 from .backtest.verdict import strongest as strongest
 from .backtest.verdict import value_at_risk as value_at_risk
 from .backtest.verdict import verdict as verdict
+from .baselines.runner import TORCH as TORCH
 from .origins.cutoffs import advised_of_windows as advised_of_windows
 from .origins.cutoffs import as_of_cutoff as as_of_cutoff
 from .origins.cutoffs import cutoffs_in as cutoffs_in

@@ -22,7 +22,6 @@ from forecaster.evaluation import (
     LEVELS,
     BacktestOptions,
     Evaluation,
-    Forecasters,
     Provenance,
     RollingOrigin,
     Seconds,
@@ -172,10 +171,12 @@ def _measured(
                 torch = _by_torch(work, trained, ids, options)
             networks = _rolling(trained, names)
             known = past.known(names[:1])
-            runner = Runner(options.runner_names, networks.config, known, LEVELS, work.executor)
+            runner = Runner(
+                options.runner_names, networks.config, known, LEVELS, work.executor, torch
+            )
             done = number * size
             summary = measure_part(
-                folder, Forecasters(networks, runner, *torch), options, trained[0].season,
+                folder, networks, runner, options, trained[0].season,
                 on_forecast=lambda some, _, done=done: on_forecast(done + some, len(ids)),
             )  # fmt: skip
             if past.held is None:

@@ -36,7 +36,7 @@ def frame(panel) -> pd.DataFrame:
                     {
                         "unique_id": name, "ds": DAYS[cutoff + ahead], "cutoff": DAYS[cutoff],
                         "y": y[cutoff + ahead], "M": middle, "M-lo-90": middle - 1.5,
-                        "M-hi-90": middle + 1.5, "Naive": y[cutoff], "latest": y[cutoff],
+                        "M-hi-90": middle + 1.5, "Naive": y[cutoff],
                     }
                 )
             )  # fmt: skip

@@ -34,7 +34,7 @@ def synthetic(
     frame = pd.concat(parts, ignore_index=True)
     panel = fc.Panel.from_frame(pd.concat(values))
     tables = joined([Tables.of_batch(frame, panel, models[0], 1)])
-    frame.drop(columns="latest").to_parquet(folder / "forecasts.parquet")
+    frame.to_parquet(folder / "forecasts.parquet")
     described = {
         "models": list(models), "series": series, "cutoffs": cutoffs, "horizon": horizon,
         "levels": [f"{level:g}" for level in LEVELS], "failed": {}, "skipped": {}, "groups": {},
@@ -58,4 +58,4 @@ def _forecasts(
             half = stats.norm.ppf(0.5 + level / 200) * (0.8 + 0.1 * number) * width
             low, high = bounds_of(model, f"{level:g}")
             columns |= {low: middle - half, high: middle + half}
-    return pd.DataFrame(columns | {"latest": y[origin]})
+    return pd.DataFrame(columns)

@@ -10,10 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from forecaster import swarm
 from forecaster.errors import (
@@ -37,12 +38,12 @@ from forecaster.evaluation.backtest.evaluation import (
     check_folder,
     stored_schema,
 )
-from forecaster.evaluation.backtest.summary import TORCH, Provenance, Seconds, Summary
+from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.baselines import Runner, check_available, check_columns, check_torch
 from forecaster.evaluation.origins.cutoffs import usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin, write_tables
 from forecaster.evaluation.scores import significance
-from forecaster.evaluation.scores.tables import LATEST, TOGETHER, Tables, means_of_sums
+from forecaster.evaluation.scores.tables import TOGETHER, Tables, means_of_sums
 from forecaster.files import as_folder, atomic, open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import (
     FORECAST_BY,
@@ -50,14 +51,10 @@ from forecaster.forecasting import (
     Config,
     Method,
     checked_config,
-    renamed_columns,
     with_declared,
 )
 from forecaster.ingest import Groups, Membership
 from forecaster.series import Panel, aligned_if, default_season, show_time
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 """The bands of an evaluation, in percent: their bounds and the median are the quantiles 5 %, 10 %,
@@ -170,18 +167,16 @@ def evaluate_to_folder(
     )  # fmt: skip
     networks = dataclasses.replace(networks, ends=own)
     known = panel.until(panel.times[networks.cutoffs[0]])
-    torch: tuple[RollingOrigin | None, dict[str, str]] = None, {}
+    torch = None, {}
     if options.with_torch:
         sample = torch_sample(networks.parts[0][0].ids, options.torch_sample)
         torch = by_torch(networks, known.only(sample), options.seed)
     fitting = time.perf_counter() - began
-    runner = Runner(options.runner_names, networks.config, known, LEVELS, executor)
+    runner = Runner(options.runner_names, networks.config, known, LEVELS, executor, torch)
     with tempfile.TemporaryDirectory(prefix=atomic.PREFIX, dir=folder.parent) as temporary:
         part = Path(temporary) / "part"
-        measured = measure_part(
-            part, Forecasters(networks, runner, *torch), options,
-            default_season(known.frequency), on_forecast=on_forecast,
-        )  # fmt: skip
+        season = default_season(known.frequency)
+        measured = measure_part(part, networks, runner, options, season, on_forecast=on_forecast)
         networks.warn_of_ended()
         seconds = Seconds(
             training=sum(model.provenance["training_seconds"] for model, _ in networks.parts),
@@ -198,37 +193,19 @@ def evaluate_to_folder(
 _LARGEST = 1e30  # value whose forecasts float32 holds, however far they reach
 
 
-@dataclasses.dataclass(frozen=True)
-class Forecasters:
-    """Everything that forecasts in an evaluation.
+def batches_of(
+    networks: RollingOrigin, runner: Runner, membership: Membership | None
+) -> Iterator[tuple[Panel, pd.DataFrame]]:
+    """Yield batches of series, and their forecasts from cutoffs at which they were members.
 
-    - ``networks``: our networks
-    - ``runner``: runs the baselines
-    - ``torch``: the networks that PyTorch trained for some series; None: there are none
-    - ``torch_failed``: series that PyTorch could not train, with the reason
+    The frame has the keys, and the columns of every model.
     """
-
-    networks: RollingOrigin
-    runner: Runner
-    torch: RollingOrigin | None = None
-    torch_failed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def forecasts(self, membership: Membership | None) -> Iterator[tuple[Panel, pd.DataFrame]]:
-        """Yield batches of series, and their forecasts from cutoffs at which they were members.
-
-        The frame has the keys, the columns of every model, and ``latest``, the value at the cutoff.
-        """
-        model = self.networks.config.column
-        for origins, forecasts in self.networks.batches():
-            parts = [origins.keys, forecasts, self.runner.run(origins)]
-            if self.torch is not None:
-                theirs = self.torch.forecasts(origins).drop(columns=FORECAST_BY, errors="ignore")
-                parts.append(theirs.rename(columns=renamed_columns(theirs, model, TORCH)))
-            frame = pd.concat(parts, axis=1).assign(**{LATEST: origins.latest})
-            if membership is not None:
-                ids, cutoffs = frame["unique_id"].to_numpy(), frame["cutoff"].to_numpy()
-                frame = frame[membership.holds(ids, cutoffs)].reset_index(drop=True)
-            yield origins.panel, frame
+    for origins, forecasts in networks.batches():
+        frame = pd.concat([origins.keys, forecasts, runner.run(origins)], axis=1)
+        if membership is not None:
+            ids, cutoffs = frame["unique_id"].to_numpy(), frame["cutoff"].to_numpy()
+            frame = frame[membership.holds(ids, cutoffs)].reset_index(drop=True)
+        yield origins.panel, frame
 
 
 def number_type(panel: Panel) -> type[np.floating[Any]]:
@@ -256,7 +233,7 @@ def by_torch(
 
     Returns the networks, and the series on which PyTorch failed, with the reason.
     """
-    from forecaster.evaluation.baselines import fit_by_torch
+    from forecaster.evaluation.baselines.torch_lstm import fit_by_torch
 
     ids = known.ids
     try:
@@ -275,7 +252,8 @@ _NO_TABLES = Tables(
 
 def measure_part(
     folder: Path,
-    forecasters: Forecasters,
+    networks: RollingOrigin,
+    runner: Runner,
     options: BacktestOptions,
     season: int,
     *,
@@ -289,14 +267,12 @@ def measure_part(
 
     Returns the summary of the part. Raises WriteError when it cannot be written.
     """
-    import pyarrow as pa
-
-    networks, batches = forecasters.networks, list[Tables]()
-    first, number = networks.panel.times[networks.cutoffs[0]], number_type(networks.panel)
+    batches, number = list[Tables](), number_type(networks.panel)
+    first = networks.panel.times[networks.cutoffs[0]]
 
     def made() -> Iterator[pa.Table]:
         done = 0
-        for panel, frame in forecasters.forecasts(options.membership):
+        for panel, frame in batches_of(networks, runner, options.membership):
             done += len(panel.ids)
             if frame.empty:
                 continue
@@ -306,16 +282,15 @@ def measure_part(
             batches.append(tables)
             if on_forecast:
                 on_forecast(done, len(networks.panel.ids))
-            stored = frame.drop(columns=LATEST)
-            numbers = stored.columns[len(KEYS) :].drop(FORECAST_BY, errors="ignore")
-            stored = stored.astype(dict.fromkeys(numbers, number))
+            numbers = frame.columns[len(KEYS) :].drop(FORECAST_BY, errors="ignore")
+            stored = frame.astype(dict.fromkeys(numbers, number))
             stored = stored if networks.ends is None else networks.ends.restored(stored)
             yield pa.Table.from_pandas(stored, preserve_index=False)
 
     with atomic.write_folder(folder, replace=True) as temporary:
         write_tables(temporary / FORECASTS, made())
         tables = joined(batches or [_NO_TABLES])
-        summary = _summarise(forecasters, options, tables.scores)
+        summary = _summarise(networks, runner, options, tables.scores)
         Evaluation(temporary, *tables, summary).write()
     return summary
 
@@ -330,10 +305,11 @@ def read_part(folder: Path) -> Summary | None:
     return Summary.read(folder / SUMMARY) if folder.exists() else None
 
 
-def _summarise(forecasters: Forecasters, options: BacktestOptions, scores: pd.DataFrame) -> Summary:
+def _summarise(
+    networks: RollingOrigin, runner: Runner, options: BacktestOptions, scores: pd.DataFrame
+) -> Summary:
     """Return the summary of a part, without the fields that depend on all parts."""
-    networks, torch, runner = forecasters.networks, forecasters.torch, forecasters.runner
-    panel, cutoffs = networks.panel, networks.panel.times[networks.cutoffs]
+    panel, cutoffs, torch = networks.panel, networks.panel.times[networks.cutoffs], runner.torch
     first, last = show_time(cutoffs[0]), show_time(cutoffs[-1])
     # Series without scores are not observed at and after a cutoff, or are no members then.
     kind = Kind.NO_SCORES if options.membership is None else Kind.NO_SCORES_AS_MEMBER
@@ -345,7 +321,6 @@ def _summarise(forecasters: Forecasters, options: BacktestOptions, scores: pd.Da
     failed = {
         networks.config.column: {name: str(why) for name, why in networks.lost.items()},
         **runner.failed,
-        "torch": dict(forecasters.torch_failed),
     }
     return Summary(
         model=networks.config.column,
@@ -400,8 +375,6 @@ def join_parts(
 
     Raises DataError where no part has a forecast.
     """
-    import pyarrow as pa
-
     summary = _summary_of_parts(list(parts.values()), seconds)
     summary = dataclasses.replace(
         summary, provenance=provenance, groups=groups, skipped={**skipped, **summary.skipped}
@@ -448,10 +421,8 @@ def _summary_of_parts(parts: Sequence[Summary], seconds: Seconds) -> Summary:
     )
 
 
-def _adjusted(parts: Sequence[Path]) -> Iterator["pa.Table"]:
+def _adjusted(parts: Sequence[Path]) -> Iterator[pa.Table]:
     """Yield the tests of each part, with p-values adjusted over the series of all parts."""
-    import pyarrow as pa
-
     needed = [read_parquet_file(part / TESTS, [*TOGETHER, "p_value"]) for part in parts]
     p_values = pa.concat_tables(needed).to_pandas(categories=["test", "model"])
     by_test = p_values.groupby(list(TOGETHER), observed=True)["p_value"]

@@ -18,13 +18,12 @@ from msgspec import Meta
 
 from forecaster import __version__
 from forecaster.errors import Skipped, UsageError, skipped_from_json, skipped_to_json
+from forecaster.evaluation.baselines import TORCH
 from forecaster.files import as_bytes, parse_json, read_plain
 from forecaster.forecasting import Config, Method, counted
 
 SIMULATED = "simulated"
 """The name of the source of invented prices."""
-TORCH = "PyTorch"
-"""The column of the networks that PyTorch trained."""
 
 _MOST_REASON = 500  # characters
 _MOST = 2**31 - 1  # of anything that is counted

@@ -9,7 +9,7 @@ import pandas as pd
 from forecaster.errors import listed
 from forecaster.evaluation.backtest.evaluation import Evaluation, check_asked
 from forecaster.evaluation.backtest.measures import relative, tests_at, together, totals
-from forecaster.evaluation.backtest.summary import TORCH
+from forecaster.evaluation.baselines import TORCH
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.confidence import p_values_of_set
 from forecaster.evaluation.scores.scores import DRIFTLESS
@@ -147,16 +147,17 @@ def comparison(evaluation: Evaluation, horizon: int = ALL) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(Comparison._fields))
 
 
-def strongest(evaluation: Evaluation) -> str | None:
+def strongest(
+    evaluation: Evaluation, rows: Mapping[tuple[str, str], Comparison] | None = None
+) -> str | None:
     """Return the strongest of the other models; PyTorch's networks only if there is no other.
 
     It is the one with the highest median ratio of our score to its score, over all horizons, or,
     where errors are summed, with the highest ratio of sums; None where there is no other model.
+
+    ``rows``: of :func:`compared`, if they are there already
     """
-    return _strongest(evaluation, compared(evaluation))
-
-
-def _strongest(evaluation: Evaluation, rows: Mapping[tuple[str, str], Comparison]) -> str | None:
+    rows = compared(evaluation) if rows is None else rows
     others = [row for row in rows.values() if row.score == evaluation.sharpest_score]
     others = [row for row in others if row.model != TORCH] if len(others) > 1 else others
     ratios = [row.ratio if row.summed else row.median_ratio for row in others]
@@ -270,7 +271,7 @@ def _points_in_words(evaluation: Evaluation, naive: Comparison | None) -> str:
 def _distributions_in_words(
     evaluation: Evaluation, rows: Mapping[tuple[str, str], Comparison]
 ) -> str:
-    other = _strongest(evaluation, rows)
+    other = strongest(evaluation, rows)
     if evaluation.sharpest_score != "crps" or other is None:
         return "Whole distributions: without bands there is nothing to compare."
     naive, rival = (rows.get(("crps", name)) for name in (NAIVE, other))

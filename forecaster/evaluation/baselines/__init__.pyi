@@ -1,4 +1,5 @@
 from .runner import BASELINES as BASELINES
+from .runner import TORCH as TORCH
 from .runner import Runner as Runner
 from .runner import check_available as check_available
 from .runner import check_columns as check_columns
@@ -6,4 +7,3 @@ from .runner import check_torch as check_torch
 from .runner import forecast as forecast
 from .simple import Job as Job
 from .simple import naive as naive
-from .torch_lstm import fit_by_torch as fit_by_torch

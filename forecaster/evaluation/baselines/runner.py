@@ -7,7 +7,7 @@ import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,17 +18,22 @@ from scipy.special import ndtri
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, UsageError, name_reasons, require
 from forecaster.evaluation.baselines.simple import Job, logarithmic
-from forecaster.evaluation.origins.rolling_origin import Origins
+from forecaster.evaluation.origins.rolling_origin import Origins, RollingOrigin
 from forecaster.evaluation.scores.realized import COLUMNS, session_variance
 from forecaster.forecasting import (
+    FORECAST_BY,
     Config,
     check_levels,
     columns_of_quantiles,
     growth_per_row,
     premium_of,
     quantiles_of,
+    renamed_columns,
 )
 from forecaster.series import Panel, default_season, find_seasons
+
+TORCH = "PyTorch"
+"""The column of the networks that PyTorch trained."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +157,8 @@ class Runner:
       settings have none; where times are whole numbers, the shortest season of each series counts
     - ``level``: levels of the bands in percent
     - ``executor``: where slow baselines run, one series on each core; None: in this process
+    - ``torch``: the networks that PyTorch trained for some series, None if there are none, and the
+      series that it could not train, with the reason
 
     While it runs, ``failed`` collects the series that each baseline failed on, with the reason, and
     ``seconds`` the time of each baseline.
@@ -164,9 +171,11 @@ class Runner:
         known: Panel,
         level: Sequence[float],
         executor: swarm.Executor | None = None,
+        torch: tuple[RollingOrigin | None, Mapping[str, str]] = (None, {}),
     ):
         self.baselines = [BASELINES[name] for name in names]
         self.failed: dict[str, dict[str, str]] = {name: {} for name in names}
+        self.torch, self.failed["torch"] = torch[0], dict(torch[1])
         self.seconds: dict[str, float] = dict.fromkeys(names, 0.0)
         self._horizon, self._levels = config.horizon, check_levels(level)
         self._quantiles = quantiles_of(self._levels)
@@ -181,7 +190,11 @@ class Runner:
         for baseline in self.baselines:
             quantiles = self._forecasts(baseline, origins)
             columns |= columns_of_quantiles(baseline.column, quantiles, self._levels)
-        return pd.DataFrame(columns)
+        if self.torch is None:
+            return pd.DataFrame(columns)
+        theirs = self.torch.forecasts(origins).drop(columns=FORECAST_BY, errors="ignore")
+        names = renamed_columns(theirs, self.torch.config.column, TORCH)
+        return pd.DataFrame(columns).join(theirs.rename(columns=names))
 
     def _forecasts(self, baseline: Baseline, origins: Origins) -> np.ndarray:
         """Return the quantiles of every entry, (entry, quantile)."""
@@ -265,8 +278,9 @@ def throughout(
     done = workers.run(_forecast, baseline, list(enumerate(parts)), per_core=True)
     with contextlib.closing(done):
         for (number, part), made in done:
-            lost = isinstance(made, swarm.Failed)
-            results[number] = [_failed(job, made.reason) for job in part] if lost else made
+            if isinstance(made, swarm.Failed):
+                made = [_failed(job, made.reason) for job in part]
+            results[number] = made
     in_order = itertools.chain(*results)
     return [_joined(list(itertools.islice(in_order, len(some)))) for some in pieces]
 
@@ -302,15 +316,10 @@ def _forecast(baseline: Baseline, numbered: tuple[int, list[Job]]) -> list[Resul
         with np.errstate(over="ignore"):
             function = baseline.load()
             made = function(jobs) if baseline.together else [function(jobs[0])]
-        results = [
-            Result(_grown(baseline, forecasts, job))
-            if not np.isinf(forecasts).any()
-            else _failed(job, "ValueError: its forecasts are infinite")
-            for forecasts, job in zip(made, jobs, strict=True)
-        ]
+        results = [_result(baseline, *one) for one in zip(made, jobs, strict=True)]
     except Exception as error:
         results = [_failed(job, reason_of(error)) for job in jobs]
-    seconds = (time.perf_counter() - began) / len(jobs)
+    seconds = (time.perf_counter() - began) / max(1, len(jobs))
     return [result._replace(seconds=seconds) for result in results]
 
 
@@ -324,18 +333,20 @@ def reason_of(error: Exception) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
-def _grown(baseline: Baseline, forecasts: np.ndarray, job: Job) -> np.ndarray:
-    """Move forecasts (origin, horizon, quantile) so that their mean grows as the job says.
+def _result(baseline: Baseline, forecasts: np.ndarray, job: Job) -> Result:
+    """Return forecasts (origin, horizon, quantile) with the growth; infinite ones are a failure.
 
     They are moved in logarithms as a whole: the median grows by half the variance less than the
     mean. The variance is that of a normal distribution with the widest band.
     """
+    if np.isinf(forecasts).any():
+        return _failed(job, "ValueError: its forecasts are infinite")
     if not baseline.premium or math.isnan(job.growth):
-        return forecasts
+        return Result(forecasts)
     low, middle, high = 0, len(job.quantiles) // 2, -1  # they are ascending
     ahead, scores = np.arange(1, job.horizon + 1), ndtri(job.quantiles[[low, high]])
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.log(forecasts[..., high] / forecasts[..., low])
         variance = (width / max(np.diff(scores)[0], 1.0)) ** 2
         wanted = job.y[job.origins][:, None] * np.exp(job.growth * ahead - variance / 2)
-        return forecasts * (wanted / forecasts[..., middle])[..., None]
+        return Result(forecasts * (wanted / forecasts[..., middle])[..., None])

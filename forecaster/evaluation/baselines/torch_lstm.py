@@ -9,11 +9,12 @@ import concurrent.futures
 import dataclasses
 import multiprocessing
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import torch
 
 from forecaster import swarm
 from forecaster.evaluation.baselines.runner import check_torch, reason_of
@@ -32,9 +33,6 @@ from forecaster.forecasting import (
 from forecaster.machine import cores, end_with_parent
 from forecaster.series import Panel
 
-if TYPE_CHECKING:
-    import torch
-
 
 def fit_by_torch(
     panel: Panel,
@@ -49,7 +47,7 @@ def fit_by_torch(
     - ``panel, config, seed``: as for :func:`forecaster.fit`
     - ``on_series(done, total)``: called after each series
 
-    Raises UsageError for a model other than an LSTM, or when PyTorch is not installed.
+    Raises UsageError for a model other than an LSTM.
     """
     check_torch(config)
     config = dataclasses.replace(
@@ -137,8 +135,6 @@ def _jobs(config: Config, task: swarm.Task, shards: Sequence[Any]) -> list[Job]:
 
 
 def _start_process(_: int) -> None:
-    import torch
-
     torch.set_num_threads(1)
     torch.nn.LSTM(1, 1)(torch.zeros(1, 1, 1))[0].sum().backward()
 
@@ -152,8 +148,6 @@ def train_one(job: Job) -> swarm.Trained | swarm.Failed:
 
 
 def _train(job: Job) -> swarm.Trained:
-    import torch
-
     torch.set_num_threads(1)
     network, hyperparams = _Network(job), job.config.hyperparams("independent")
     optimizer = torch.optim.AdamW(
@@ -198,8 +192,6 @@ class _Network:
     """
 
     def __init__(self, job: Job):
-        import torch
-
         config, data = job.config, job.data
         params: Any = jax.tree.map(lambda leaf: np.array(leaf[0]), job.state.params)
         layers = [params["layers"][number] for number in range(config.layers)]
@@ -218,8 +210,6 @@ class _Network:
 
     def validation_loss(self) -> float:
         """Return the loss over the validation span."""
-        import torch
-
         starts, earliest = self._mode.validation_starts(), max(self.first, self.boundary)
         with torch.no_grad():
             every = np.ones(len(starts), bool)
@@ -227,13 +217,11 @@ class _Network:
 
     def loss(
         self, starts: np.ndarray, used: np.ndarray, earliest: int, latest: int
-    ) -> "torch.Tensor":
+    ) -> torch.Tensor:
         """Return the loss of one batch, of targets between two steps.
 
         ``used`` is False where the batch has no window.
         """
-        import torch
-
         split = self._split
         whole = self.boundary - split.lookback + 1  # for padding: any complete window
         starts = np.where(used, starts, whole)
@@ -267,24 +255,20 @@ class _Network:
         return {"constants": _copy(self._constants), "layers": layers, "out": out}
 
 
-def _lstm(layers: Sequence[Mapping[str, np.ndarray]], hidden: int) -> "torch.nn.LSTM":
+def _lstm(layers: Sequence[Mapping[str, np.ndarray]], hidden: int) -> torch.nn.LSTM:
     """Make PyTorch's LSTM with these weights, a ``kernel`` and a ``bias`` per layer."""
-    import torch
-
-    inputs = [len(layer["kernel"]) - hidden for layer in layers]
-    cell = torch.nn.LSTM(inputs[0], hidden, len(layers), batch_first=True)
+    inputs = len(layers[0]["kernel"]) - hidden
+    cell = torch.nn.LSTM(inputs, hidden, len(layers), batch_first=True)
     state = {}
-    for number, (layer, width) in enumerate(zip(layers, inputs, strict=True)):
-        kernel = torch.tensor(layer["kernel"])
-        state[f"weight_ih_l{number}"] = kernel[:width].T
-        state[f"weight_hh_l{number}"] = kernel[width:].T
-        state[f"bias_ih_l{number}"] = torch.tensor(layer["bias"])
-        state[f"bias_hh_l{number}"] = torch.zeros(len(layer["bias"]))
-    cell.load_state_dict(state)
-    for number in range(len(layers)):
+    for number, layer in enumerate(layers):
+        kernel, bias = torch.tensor(layer["kernel"]).T, torch.tensor(layer["bias"])
+        own = {"weight_ih": kernel[:, :-hidden], "weight_hh": kernel[:, -hidden:],
+               "bias_ih": bias, "bias_hh": 0 * bias}  # fmt: skip
+        state |= {f"{name}_l{number}": value for name, value in own.items()}
         getattr(cell, f"bias_hh_l{number}").requires_grad_(False)  # ours has one bias
+    cell.load_state_dict(state)
     return cell
 
 
-def _copy(tensor: "torch.Tensor") -> np.ndarray:
+def _copy(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().numpy().copy()

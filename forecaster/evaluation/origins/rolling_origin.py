@@ -32,7 +32,6 @@ from forecaster.evaluation.origins.cutoffs import (
 from forecaster.files import as_file, atomic, open_for_arrow
 from forecaster.forecasting import (
     FORECAST_BY,
-    RISE,
     Config,
     Model,
     OwnNetwork,
@@ -322,18 +321,13 @@ class RollingOrigin:
         Where any series can be forecast, ``forecast_by`` says what each forecast rests on, and the
         columns of :func:`.around_columns` where the outcomes lie in distributions of counts.
         """
-        count, name = len(origins.keys), self.config.column
-        around = around_columns(name) if self.says_rungs else ()
-        columns = {
-            column: np.full(count, np.nan)
-            for column in (*forecast_columns(name, self.level), *around)
-        }
+        at, name, parts = origins.positions, self.config.column, list[pd.DataFrame]()
+        columns = [*forecast_columns(name, self.level)]
         if self.says_rungs:
-            columns[FORECAST_BY] = np.full(count, "", object)
+            columns += [*around_columns(name), FORECAST_BY]
         for model, cutoffs in self.parts:
-            at, known = origins.positions, set(model.ids)
-            there = np.array([name in known for name in origins.panel.ids])
-            ids = [name for name in origins.panel.ids if name in known]
+            there = np.isin(origins.panel.ids, model.ids)
+            ids = np.array(origins.panel.ids)[there].tolist()
             selected = np.isin(at, cutoffs) & there[origins.row]
             if not selected.any():
                 continue
@@ -347,19 +341,19 @@ class RollingOrigin:
             latest = int(transformed.z.shape[1] - step.min())
             entries = row, step - step.min(), origins.ahead[selected]
             outcomes = None
-            if around:
+            if self.says_rungs:
                 outcomes = np.full((len(ids), latest, self.config.horizon), np.nan)
                 outcomes[entries] = origins.keys["y"].to_numpy()[selected]
             forecast = forecast_latest(
                 model, panel, transformed, latest, self.level, outcomes=outcomes
             )
-            for column, values in forecast.items():
-                if column != RISE:
-                    columns[column][selected] = values[entries]
+            made = {column: values[entries] for column, values in forecast.items()}
             if self.says_rungs:
                 rungs = model.networks.methods[model.networks.rows_of(ids)]
-                columns[FORECAST_BY][selected] = np.array([str(rung) for rung in rungs])[row]
-        return pd.DataFrame(columns)
+                made[FORECAST_BY] = np.array([str(rung) for rung in rungs], object)[row]
+            parts.append(pd.DataFrame(made, index=np.flatnonzero(selected)))
+        together = pd.concat(parts) if parts else pd.DataFrame(dtype=float)
+        return together.reindex(index=np.arange(len(at)), columns=columns)
 
 
 def warn_of_ended(counts: Mapping[str, int], cutoffs: int) -> None:

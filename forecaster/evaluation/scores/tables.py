@@ -18,8 +18,6 @@ from forecaster.evaluation.scores.scores import evaluate, horizon_of
 from forecaster.forecasting import HORIZON, models_of, quantile_columns
 from forecaster.series import Panel, Time
 
-LATEST = "latest"
-"""The column of the values at the cutoffs."""
 ALL = 0
 """The horizon in rows that are means over all horizons, each in its own units."""
 TOGETHER = ("horizon", "test", "model")
@@ -70,18 +68,16 @@ class Tables(NamedTuple):
     ) -> "Tables":
         """Make the tables of a batch of series.
 
-        - ``frame``: keys and forecasts of all models, and ``latest``
+        - ``frame``: keys and forecasts of all models
         - ``panel``: the history of the series
         - ``model``: the model that is tested against the others
         - ``step_size``: times between two cutoffs
         - ``first_cutoff``, ``season``: those of the evaluation; by default those of the batch
         """
-        forecasts = frame.drop(columns=LATEST)
         scores = evaluate(
-            forecasts, by_horizon=True, panel=panel, first_cutoff=first_cutoff, season=season
-        )
-        scores = scores.dropna(subset="mae")
-        losses = losses_of(forecasts)
+            frame, by_horizon=True, panel=panel, first_cutoff=first_cutoff, season=season
+        ).dropna(subset="mae")
+        losses = losses_of(frame)
         frame = frame.assign(**{HORIZON: horizon_of(frame)})
         tests = pd.DataFrame(
             series_tests(frame, losses, model, step_size), columns=SeriesTest._fields
