@@ -304,23 +304,3 @@ def test_forecasts_may_go_into_a_table_of_a_database(desk, monkeypatch):
     pd.testing.assert_series_equal(frame["median"], record["forecast"], check_names=False)
     written = [path for path in desk.home.folder.rglob("*") if path.is_file()]
     assert not [path for path in written if b"geheimnis" in path.read_bytes()]
-
-
-def test_the_example_for_mlflow_runs(desk, monkeypatch):
-    mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
-    pytest.importorskip("alembic", reason="alembic is not installed")
-    for end in DAYS[310:312]:
-        desk.until(end)
-        desk.daily()
-    guide = Path(__file__).parents[2] / "docs" / "guide" / "every-morning.md"
-    (example,) = [part for part in guide.read_text().split("```") if "import mlflow" in part]
-    database = f"sqlite:///{desk.folder}/mlflow.db"
-    example = example.removeprefix("python").replace("/srv/forecaster/home", str(desk.home))
-    monkeypatch.chdir(desk.folder)  # for the files beside the database
-    exec(example.replace("sqlite:////srv/forecaster/mlflow.db", database), {})
-    client = mlflow.MlflowClient(database)
-    (one,) = client.search_runs([client.get_experiment_by_name("forecasts").experiment_id])
-    total = scorecard(desk.home).total()
-    assert one.data.metrics["held-80"] == total["held-80"] and total["outcomes"] == 3
-    assert one.data.metrics["outcomes"] == 3
-    assert [file.path for file in client.list_artifacts(one.info.run_id)] == ["series.csv"]
