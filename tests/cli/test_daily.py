@@ -5,7 +5,6 @@ import json
 import shutil
 import sqlite3
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from unittest.mock import Mock
 
 import pandas as pd
@@ -15,7 +14,6 @@ from forecaster.daily import EXAMPLE, Limits, Watch, day, last_days, read_watch
 from forecaster.errors import UsageError, WriteError
 from forecaster.files import FolderLock
 from forecaster.pipeline.forecast_table import COLUMNS
-from forecaster.record import scorecard
 from tests.cli.desk import BAR, DAYS, NAMES, ROWS, TABLE, WATCH, desk, fitted, renamed
 from tests.conftest import prices, run
 from tests.messages import refuses
