@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +13,17 @@ from forecaster.files import check_output, from_text
 if TYPE_CHECKING:
     from forecaster.files import Home
 
-_DAY = click.DateTime(["%Y-%m-%d"])
+
+class _Time(click.ParamType):
+    """A day, or the number of a row of series whose times are whole numbers."""
+
+    name = "day"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> datetime | int:
+        """Return the time of a text."""
+        if str(value).lstrip("-").isdecimal():
+            return int(value)
+        return click.DateTime(["%Y-%m-%d"]).convert(value, param, ctx)
 
 
 @click.command()
@@ -21,9 +31,15 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 @click.option("--all", "everything", is_flag=True, help="All series of the model.")
 @click.option("--run", metavar="NAME", help="Name of the run (see `runs`).  [default: as for "
               "`predict`]")  # fmt: skip
-@click.option("--at", type=_DAY, help="Explain the forecast from this day, as if later rows were "
-              "unknown.  [default: the latest row]")  # fmt: skip
-@click.option("--since", type=_DAY, help="The day to compare with.  [default: the row before]")
+@click.option("--at", type=_Time(), metavar="YYYY-MM-DD|N", help="Explain the forecast from this "
+              "day, or row of this number, as if later rows were unknown.  [default: the latest "
+              "row]")  # fmt: skip
+@click.option("--since", type=_Time(), metavar="YYYY-MM-DD|N", help="The day, or the number of the "
+              "row, to compare with.  [default: the row before]")  # fmt: skip
+@click.option("--step", type=click.IntRange(min=1), default=1, show_default=True, help="The step "
+              "ahead that is shown.")  # fmt: skip
+@click.option("--level", type=float, default=80.0, help="Level of the band, in percent.  "
+              "[default: 80]")  # fmt: skip
 @click.option("--implied", multiple=True, metavar="TICKER=PERCENT|FILE.csv", help="Volatility a "
               "year that options imply, to set beside; or a CSV with the columns ticker and "
               "implied.")  # fmt: skip
@@ -36,8 +52,10 @@ def explain(
     tickers: tuple[str, ...],
     everything: bool,
     run: str | None,
-    at: datetime | None,
-    since: datetime | None,
+    at: datetime | int | None,
+    since: datetime | int | None,
+    step: int,
+    level: float,
     implied: tuple[str, ...],
     output: Path | None,
     overwrite: bool,
@@ -48,31 +66,34 @@ def explain(
     The width of a band of prices is a product of factors: own volatility, the market, volume,
     reports, falls, the networks, the spread of past errors. Each is shown with its usual size and
     its percentile in the last year, and with what it did to the change since the day before, or
-    --since. The median is a sum; of other series in their own units: latest season, trend, known
-    effects, networks. GARCH, EWMA and realised volatility stand beside, for up to five series.
+    --since. The median is a sum; of other series in their own units: latest season, trend,
+    calendar, networks. EWMA and realised volatility stand beside, and GARCH for up to five series.
 
     \b
     Examples:
       forecaster explain AAPL
-      forecaster explain AAPL --since 2024-06-03
+      forecaster explain AAPL --since 2024-06-03 --step 5 --level 95
       forecaster explain AAPL --at 2024-06-28
       forecaster explain AAPL --implied AAPL=31
       forecaster explain --all --output factors.parquet
     """
+    both: list[Any] = [time for time in (since, at) if time is not None]
+    late = len(both) == 2 and (type(since) is not type(at) or both[0] >= both[1])
     refuse(
         (everything == bool(tickers), "name tickers, or use --all for every series of the model"),
-        (at is not None and since is not None and since >= at, "--since must lie before --at"),
+        (late, "--since must lie before --at, a day before a day or a number before a number"),
     )
     file = output and check_output(output, overwrite=overwrite)
     given = _implied(implied)
-    from forecaster.pipeline import explain_from_home
+    from forecaster.pipeline import Question, explain_from_home
 
-    made, chosen, unknown = explain_from_home(
-        home, None if everything else tickers, run=run, at=at, since=since, implied=given,
-        on_notice=say,
-    )  # fmt: skip
+    question = Question(at, since, level, step, given)
+    found = explain_from_home(
+        home, None if everything else tickers, question, run=run, on_notice=say
+    )
+    made, chosen, unknown = found
     if file is not None:
-        file.write_table(made.frame)
+        file.write_table(found.table())
         say(f"Wrote {file.path}")
     if chosen.source == "simulated":
         say("Simulated prices: this explains forecasts of an invented market.")

@@ -1,6 +1,7 @@
 from .bands.calibration import FARTHEST_TAIL as FARTHEST_TAIL
 from .bands.calibration import KNOTS as KNOTS
 from .bands.calibration import Widths as Widths
+from .bands.calibration import normal_scores_of as normal_scores_of
 from .bands.columns import HORIZON as HORIZON
 from .bands.columns import KEYS as KEYS
 from .bands.columns import around_columns as around_columns

@@ -19,6 +19,7 @@ from forecaster.errors import ForecasterWarning, ModelError
 from forecaster.forecasting.bands.calibration import normal_scores_of
 from forecaster.forecasting.explanation import (
     BAND,
+    CALENDAR,
     COMPONENT,
     FORECAST,
     KEYS,
@@ -26,6 +27,7 @@ from forecaster.forecasting.explanation import (
     NEW_FIT,
     TOTAL,
     Explanation,
+    Move,
 )
 from forecaster.forecasting.model import Model
 from forecaster.forecasting.predicting.forecast import (
@@ -37,7 +39,7 @@ from forecaster.forecasting.predicting.forecast import (
     price_factor,
 )
 from forecaster.forecasting.predicting.predicting import prepared
-from forecaster.series import CONSTANT, Factors, Panel, Parts, next_times, show_time
+from forecaster.series import CONSTANT, Factors, Panel, Parts, effect_name, next_times, show_time
 
 _ROWS, _EVERY = 252, 4  # the latest rows that say what is usual, and how many apart
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
@@ -50,6 +52,7 @@ def explained(
     ids: Sequence[str],
     *,
     level: float = 80.0,
+    step: int = 1,
     before: Panel | None = None,
     older: Model | None = None,
     notes: Sequence[str] = (),
@@ -57,13 +60,14 @@ def explained(
     """Explain the forecasts of some series, and what changed since an earlier date.
 
     - ``panel``: as it was known at the date that is explained; ``before``: at the earlier one
+    - ``step``: the step ahead that is shown
     - ``older``: the model of the earlier date, where it is another one
     """
     frame = _factors_of(model, panel, ids, level)
     if frame is None:
         raise ModelError(f"{', '.join(ids[:5])}: no forecast can be made, so none is explained")
     if before is None:
-        return Explanation(frame, level, notes=tuple(notes))
+        return Explanation(frame, level, step, notes=tuple(notes))
     with warnings.catch_warnings():  # all is said of the later date already
         warnings.simplefilter("ignore", ForecasterWarning)
         past = _factors_of(model, before, ids, level)
@@ -71,12 +75,12 @@ def explained(
     since = before.times[before.mask.any(0)][-1]
     if past is None:
         notes = *notes, f"Nothing could be forecast from {show_time(since)}, so no change is shown."
-        return Explanation(frame, level, notes=notes)
+        return Explanation(frame, level, step, notes=notes)
     moves = dict(_moves(panel.masked(forecasting=True).only([*ids]), since))
     changes = compared(frame, past, was)
     if changes["then"].isna().all():
         notes = *notes, f"No time is forecast from {show_time(since)}, too: no change is shown."
-    return Explanation(changes, level, moves, show_time(since), notes=tuple(notes))
+    return Explanation(changes, level, step, moves, show_time(since), notes=tuple(notes))
 
 
 def _factors_of(
@@ -88,16 +92,21 @@ def _factors_of(
     return factors_of(model, panel.only(some), level) if some else None
 
 
-def _moves(panel: Panel, since: object) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Yield each series with its change since a time, and that over its usual change by row."""
+def _moves(panel: Panel, since: object) -> Iterator[tuple[str, Move]]:
+    """Yield each series that has later rows than a time, and had earlier ones, with its move."""
     for name, (values, times) in zip(panel.ids, panel.rows(), strict=True):
         relative = panel.target != "y" and bool((values > 0).all())
         z = np.log(values) if relative else values
         if (later := int((times > since).sum())) in (0, len(z)):
             continue
-        move, usual = z[-1] - z[-1 - later], float(np.median(np.abs(np.diff(z[-_ROWS:]))))
-        often = abs(move) / usual if later == 1 and usual > 0 else np.nan
-        yield name, (float(np.expm1(move) if relative else move), often)
+        changes = np.diff(z)
+        usual = float(np.median(np.abs(changes[-_ROWS:])))
+        largest = int(np.argmax(np.abs(changes[-later:]))) - later
+        net, step = z[-1] - z[-1 - later], changes[largest]
+        if relative:
+            net, step = np.expm1(net), np.expm1(step)
+        times_usual = abs(changes[-1]) / usual if later == 1 and usual > 0 else np.nan
+        yield name, Move(float(net), float(times_usual), float(step), show_time(times[largest]))
 
 
 def factors_of(model: Model, panel: Panel, level: float = 80.0) -> pd.DataFrame:
@@ -108,7 +117,8 @@ def factors_of(model: Model, panel: Panel, level: float = 80.0) -> pd.DataFrame:
     whose factors multiply, the ``median``, whose terms add up, the ``forecast`` itself, or a
     ``component``; ``factor``, a name, where ``total`` is the whole; its ``value`` now; the
     ``usual`` one, the median over the rows of the last year, the latest 252 at most; the
-    ``percentile`` of the value among these; and the ``weight`` of a component.
+    ``percentile`` of the value among these; the ``weight`` of a component; and which ``effect`` the
+    calendar has.
 
     - ``model``, ``panel``: as :func:`~forecaster.forecasting.prepared` returns them
     - ``level``: of the band, in percent
@@ -125,7 +135,8 @@ def compared(
 ) -> pd.DataFrame:
     """Return factors with those of another date beside them, and what each did to the change.
 
-    Prices are compared at the same step ahead, other series at the same time. Adds the value
+    Prices are compared at the same step ahead, other series at the same time; a band of theirs for
+    a time that was not forecast then, at the same step, too. Adds the value
     ``then``; the ``change``, a difference of logarithms of factors and a plain one
     of terms, so that changes add up to that of the total; and the ``share`` of that.
 
@@ -133,15 +144,14 @@ def compared(
     - ``older``: at the date of ``then`` by the model of that time; a new fit is then a factor of
       its own
     """
-    on = ["unique_id", "when", "of", "factor"]
-    frame, *others = (
-        part.assign(when=part["step"].astype(object).where(part["relative"], part["ds"]))
-        for part in (now, then, *(() if older is None else (older,)))
-    )
-    for name, part in zip(("then", "was"), others, strict=False):
-        values = part[[*on, "value"]].rename(columns={"value": name})
-        frame = frame.merge(values, "left", on=on)
-    frame = frame.drop(columns="when")
+    frame = now
+    earlier = then[["unique_id", "ds"]].drop_duplicates()
+    known = frame[["unique_id", "ds"]].merge(earlier, "left", indicator=True)["_merge"] == "both"
+    by_step = frame["relative"] | (~known.to_numpy() & (frame["of"] == BAND))
+    for name, part in (("then", then), ("was", older)):
+        if part is not None:
+            same = [_beside(frame, part, on) for on in ("step", "ds")]
+            frame = frame.assign(**{name: np.where(by_step, *same)})
     if older is not None:
         was, band = frame.pop("was"), frame["of"] == BAND
         total = frame["factor"] == TOTAL
@@ -168,6 +178,12 @@ def compared(
     added = frame["of"].isin([BAND, MEDIAN]) & (np.abs(total) > least)
     frame["share"] = (frame["change"] / total).where(added)
     return frame
+
+
+def _beside(frame: pd.DataFrame, other: pd.DataFrame, on: str) -> np.ndarray:
+    """Return for each row the value of the other frame's row of the same step, or time."""
+    keys = ["unique_id", on, "of", "factor"]
+    return frame[keys].merge(other[[*keys, "value"]], "left", on=keys)["value"].to_numpy()
 
 
 def _of_part(model: Model, panel: Panel, steps: int, level: float) -> pd.DataFrame:
@@ -204,6 +220,13 @@ def _of_part(model: Model, panel: Panel, steps: int, level: float) -> pd.DataFra
         "relative": np.repeat(transformed.logarithmic, horizon),
     }
     frame = pd.concat([pd.DataFrame(keys | row) for row in rows], ignore_index=True)
+    dates = frame["factor"] == CALENDAR
+    natures, its = model.transform.natures, frame[dates]
+    frame["effect"] = ""
+    frame.loc[dates, "effect"] = [
+        effect_name(natures[name].effects, time, natures[name].rhythm) if name in natures else ""
+        for name, time in zip(its["unique_id"], its["ds"].to_numpy(), strict=True)
+    ]
     return frame[frame["value"].notna()]
 
 

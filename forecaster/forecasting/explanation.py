@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,54 @@ from forecaster.series import show_time
 
 BAND, MEDIAN, FORECAST, COMPONENT = "band", "median", "forecast", "component"
 """The kinds of rows in the frame of an :class:`Explanation`."""
-TOTAL, NEW_FIT = "total", "new fit"
+TOTAL, NEW_FIT, CALENDAR = "total", "new fit", "calendar"
 KEYS = ["unique_id", "step", "of", "factor"]
 _SPOKEN = {
     "market": "the market", "networks": "its networks", "falls": "recent falls",
     NEW_FIT: "a new fit",
 }  # fmt: skip
+_MEANINGS = {
+    "own volatility": "how far the price has moved from row to row of late, seen in its own rows",
+    "market": "how far prices of many series, and declared indices, move now",
+    "volume": "how much is traded, beside the month before",
+    "reports": "what was traded a quarter and a year before the days ahead",
+    "falls": "recent falls, which count for more than rises",
+    "events": "the known days to come",
+    "networks": "what the neural networks of the series add to the rest",
+    "spread of past errors": "above 1 where past outcomes lay further out than their bands allowed",
+    "level and step": "the width of a band of this level, so many steps ahead, in deviations",
+    "level": "the size of the latest values",
+    "usual error": "errors of the combination, over the size of the values",
+    "calendar and covariates": "what dates and covariates do to the width",
+    "premium": "the expected growth of a price's mean",
+    "half the variance": "by which a median lies below its mean",
+    "latest season": "the value one season ago, or the latest one",
+    "trend and smoothing": "what the components expect beyond it",
+    "running mean": "what the mean of counts, with many zeros, adds to that",
+    CALENDAR: "holidays, days of the month and the time of year",
+    "covariates": "what is known of the times ahead",
+    "whole numbers": "rounding to counts",
+    "not below zero": "cut off at zero",
+    NEW_FIT: "what the newer model changes, on the earlier date",
+}
+"""What each factor and each term is about, as the lines under a table say it."""
 _SMALL, _LARGE = 0.005, 0.05  # changes of logarithms that are worth a word
 _UNUSUAL = 0.5  # widths of the band by which a term differs from the usual one, to be named
 _SHOWN = 3  # series that are shown in a notebook
+
+
+class Move(NamedTuple):
+    """How a series has moved since a date: shares of prices, differences of others.
+
+    - ``net``: from then until now
+    - ``times_usual``: that over its usual move; NaN where it took several rows
+    - ``largest``, ``when``: the largest move from one row to the next, and the time of its end
+    """
+
+    net: float
+    times_usual: float
+    largest: float
+    when: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,17 +68,18 @@ class Explanation:
 
     - ``frame``: from :func:`.factors_of`, or :func:`.compared` where there is an earlier date
     - ``level``: of the band, in percent
-    - ``moves``: by series, the change of its value since the earlier date, a share where it is
-      relative, over its usual change from row to row
+    - ``step``: the step ahead that is shown
+    - ``moves``: by series, how it has moved since the earlier date
     - ``since``: the earlier date; empty without one
-    - ``beside``: what others say of the width, by series: ``name``, volatility ``a_year`` in
-      percent, ``width``
+    - ``beside``: what others say of the width at this step, by series: ``name``, volatility
+      ``a_year`` in percent, ``width``
     - ``notes``: what a reader must know
     """
 
     frame: pd.DataFrame
     level: float = 80.0
-    moves: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    step: int = 1
+    moves: Mapping[str, Move] = dataclasses.field(default_factory=dict)
     since: str = ""
     beside: pd.DataFrame | None = None
     notes: tuple[str, ...] = ()
@@ -52,15 +92,15 @@ class Explanation:
         """The series that are explained."""
         return [str(name) for name in self.frame["unique_id"].unique()]
 
-    def of(self, name: str, step: int = 1) -> pd.DataFrame:
-        """Return the rows of one series and step."""
-        return self.frame.iloc[self._places[name, step]]
+    def of(self, name: str, step: int | None = None) -> pd.DataFrame:
+        """Return the rows of one series and step, by default the one that is shown."""
+        return self.frame.iloc[self._places[name, step or self.step]]
 
     @functools.cached_property
     def _places(self) -> dict[Any, Any]:
         return self.frame.groupby(KEYS[:2]).indices
 
-    def sentence(self, name: str, step: int = 1) -> str:
+    def sentence(self, name: str, step: int | None = None) -> str:
         """Return in plain words how wide a series' band is, what changed it, and what is usual."""
         rows = self.of(name, step)
         band: Any = rows[rows["of"] == BAND].set_index("factor")
@@ -103,20 +143,27 @@ class Explanation:
         width = rows.loc[(rows["of"] == BAND) & (rows["factor"] == TOTAL), "value"].iloc[0]
         if len(away := away[away.abs() > _UNUSUAL * width]):
             one = str(away.abs().idxmax())
-            value, usual = terms.loc[one, ["value", "usual"]]
-            said += f", with {value:+.3g} through {_spoken(one)} (usually {usual:+.3g})"
+            value, usual, effect = terms.loc[one, ["value", "usual", "effect"]]
+            why = f"the calendar's effect of {effect}" if effect else _spoken(one)
+            said += f", with {value:+.3g} through {why} (usually {usual:+.3g})"
         return f"{said}; "
 
     def _after(self, name: str, *, relative: bool) -> str:
         """Return the move of a series since the earlier date, in words."""
-        move, times = self.moves.get(name, (0.0, np.nan))
-        if not move:
+        if name not in self.moves or not (move := self.moves[name]).net:
             return ""
-        size = _percent(abs(move), 1) if relative else f"{abs(move):.3g}"
-        often = f" ({times:.1f} times its usual move)" if np.isfinite(times) else ""
-        return f", after a {'fall' if move < 0 else 'rise'} of {size}{often}"
 
-    def text(self, name: str, step: int = 1) -> str:
+        def said(by: float) -> str:
+            size = _percent(abs(by), 1) if relative else f"{abs(by):.3g}"
+            return f"a {'fall' if by < 0 else 'rise'} of {size}"
+
+        if np.isfinite(move.times_usual):
+            return f", after {said(move.net)} ({move.times_usual:.1f} times its usual move)"
+        if move.largest == move.net:
+            return f", after {said(move.net)}"
+        return f", after {said(move.net)} net (its largest move {said(move.largest)}, {move.when})"
+
+    def text(self, name: str, step: int | None = None) -> str:
         """Return the sentence, and tables of factors, terms and components, of one series."""
         rows = self.of(name, step)
         relative = bool(rows["relative"].iloc[0])
@@ -143,7 +190,7 @@ class Explanation:
                 numbers = f"{one['a_year']:>10.1f} %{100 * one['width']:>8.2f} %"
                 known = np.isfinite(one["width"])
                 lines.append(f"{one['name']:<24}{numbers if known else ''}")
-        return "\n".join(lines)
+        return "\n".join([*lines, "", *_meanings(rows)])
 
 
 def _percent(share: Any, digits: int = 0) -> str:
@@ -188,6 +235,20 @@ def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Ite
             share = _percent(one["share"]) if abs(one["share"]) >= _SMALL else ""
             line += f" {by:>18}{share:>8}"
         yield line.rstrip()
+
+
+def _meanings(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield a line on each word of the tables of one series."""
+    yield "usual: the median of the last year; a usual move: that of moves from row to row"
+    shown = [name for name in dict.fromkeys(rows["factor"]) if name in _MEANINGS]
+    yield from (f"{name}: {_MEANINGS[name]}" for name in shown if not _does_nothing(rows, name))
+
+
+def _does_nothing(rows: pd.DataFrame, factor: str) -> bool:
+    """Return whether a factor is always 1, or a term always 0, and so is not shown."""
+    own = rows[rows["factor"] == factor]
+    nothing = (own["of"] == BAND).astype(float)
+    return bool(((own["value"] == nothing) & (own["usual"] == nothing)).all())
 
 
 def _number(value: float, unit: str = "", digits: int = 4) -> str:

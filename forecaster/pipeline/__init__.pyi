@@ -6,6 +6,7 @@ from .estimator import Forecaster as Forecaster
 from .evaluating import evaluate_from_home as evaluate_from_home
 from .evaluating import resume_evaluation as resume_evaluation
 from .explain_run import Explained as Explained
+from .explain_run import Question as Question
 from .explain_run import explain as explain
 from .explain_run import explain_from_home as explain_from_home
 from .explain_run import explain_prediction as explain_prediction

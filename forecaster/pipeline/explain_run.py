@@ -11,14 +11,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from forecaster import swarm
-from forecaster.errors import (
-    ForecasterWarning,
-    ModelError,
-    Skipped,
-    has,
-    pip_command,
-    wrong_argument,
-)
+from forecaster.errors import ForecasterWarning, ModelError, Skipped, check_whole, wrong_argument
 from forecaster.evaluation import baselines
 from forecaster.files import Home
 from forecaster.forecasting import (
@@ -27,11 +20,12 @@ from forecaster.forecasting import (
     check_levels,
     check_model,
     explained,
+    normal_scores_of,
     resolve_names,
 )
 from forecaster.ingest import ColumnOptions, CovariateFiles, Store, Table, as_panel
 from forecaster.pipeline.predict_run import Prediction, with_covariates
-from forecaster.series import Date, Finding, Panel, Time, findings_in_words, show_time
+from forecaster.series import Finding, Panel, Time, findings_in_words, show_time
 from forecaster.storage import (
     Run,
     all_series,
@@ -43,9 +37,10 @@ from forecaster.storage import (
     under_new_names,
 )
 
-_BESIDE = 5  # most series that others forecast, too: GARCH takes a second for each
+_BESIDE = 5  # most series that GARCH forecasts, too: each takes a tenth of a second
 _MONTH = 20  # rows of the realised volatility
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
+_OURS, _REALISED = "this forecast", f"realised, {_MONTH} rows"
 
 
 def explain(
@@ -56,6 +51,7 @@ def explain(
     at: Time | None = None,
     since: Time | None = None,
     level: float = 80.0,
+    step: int = 1,
     older: Model | None = None,
     implied: Mapping[str, float] | None = None,
     **columns: Unpack[ColumnOptions],
@@ -72,24 +68,22 @@ def explain(
     - ``at``: explain the forecast from this time, as if later rows were unknown
     - ``since``: the time to compare with; by default that of the row before
     - ``level``: of the band, in percent
+    - ``step``: the step ahead that ``text`` shows; the frame has all
     - ``older``: the model of that time; the new fit is then a factor of its own
     - ``implied``: volatilities a year that options imply, in percent, to set beside
     - ``columns``: meaning of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
 
-    Of up to five series of prices, GARCH, EWMA and the volatility of the latest 20 rows stand
-    beside. Raises UsageError for unknown series, and errors as :func:`forecaster.predict` does.
+    Beside prices stand EWMA and the volatility of the latest 20 rows, and of up to five series
+    GARCH(1,1) with Student-t errors. Raises UsageError for unknown series or a step beyond the
+    horizon, and errors as :func:`forecaster.predict` does.
     """
     check_model(model)
     (level,) = check_levels(level)
+    check_step(step, model.config.horizon)
     panel = as_panel(panel, **columns)
     panel = panel if at is None else _known(panel, at)
-    ids = (
-        list(panel.ids)
-        if unique_id is None
-        else [unique_id]
-        if isinstance(unique_id, str)
-        else [*unique_id]
-    )
+    given = panel.ids if unique_id is None else unique_id
+    ids = [given] if isinstance(given, str) else [*given]
     for name in ids:
         if name not in panel.ids:
             raise wrong_argument("unique_id", name, f"series of the panel, such as {panel.ids[0]}")
@@ -97,8 +91,15 @@ def explain(
     if since is None:
         since = times[-2] if len(times) > 1 else None
     before = None if since is None else _known(panel, since)
-    made = explained(model, panel, ids, level=level, before=before, older=older)
+    made = explained(model, panel, ids, level=level, step=step, before=before, older=older)
     return with_beside(made, panel.masked(forecasting=True), implied)
+
+
+def check_step(step: int, horizon: int) -> None:
+    """Raise UsageError for anything but a step ahead that a model forecasts."""
+    check_whole("step", step, 1)
+    if step > horizon:
+        raise wrong_argument("step", step, f"1 to {horizon}, the steps that the model forecasts")
 
 
 class Explained(NamedTuple):
@@ -108,16 +109,46 @@ class Explained(NamedTuple):
     run: Run
     unknown: dict[str, Skipped]
 
+    def table(self) -> pd.DataFrame:
+        """Return all factors and terms, with the run, the earlier date, and what others say.
+
+        Widths by others are in columns of their names, beside the total of the band of the step
+        that is shown.
+        """
+        made = self.explanation
+        frame = made.frame.assign(run=self.run.name, since=made.since)
+        if made.beside is None:
+            return frame
+        others = made.beside[made.beside["name"] != _OURS]
+        others = others.pivot(index="unique_id", columns="name", values="width")
+        its = (frame["of"] == "band") & (frame["factor"] == "total") & (frame["step"] == made.step)
+        wide = others.reindex(frame["unique_id"]).set_axis(frame.index)
+        return frame.join(wide.where(its).rename_axis(columns=None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What is to be explained.
+
+    - ``at``, ``since``: the day, or the number of the row, to explain the forecast from, and that
+      to compare with; by default the latest one, and the row before
+    - ``level``, ``step``: of the band, and the step ahead that is shown
+    - ``implied``: volatilities a year that options imply, in percent, by series
+    """
+
+    at: Time | None = None
+    since: Time | None = None
+    level: float = 80.0
+    step: int = 1
+    implied: Mapping[str, float] = dataclasses.field(default_factory=dict[str, float])
+
 
 def explain_from_home(
     home: Home,
     tickers: Sequence[str] | None,
+    question: Question,
     *,
     run: str | Path | None = None,
-    at: Date | None = None,
-    since: Date | None = None,
-    level: float = 80.0,
-    implied: Mapping[str, float] | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Explained:
     """Explain the forecasts of tickers, by default of all, from the stored prices.
@@ -129,9 +160,8 @@ def explain_from_home(
     Arguments and errors as of :func:`forecaster.pipeline.predict_from_home`.
     """
     swarm.keep_compiled(home.programs)
-    chosen = choose_run(home, run, tickers, on_notice)
-    if at is not None and run is None and _seen_later(chosen, end := _end_of(at)):
-        chosen = _run_at(home, chosen, end) or chosen
+    chosen = _chosen(home, run, tickers, question.at, on_notice or (lambda message: None))
+    check_step(question.step, chosen.config.horizon)
     store = store_of(home, chosen)
     opened = under_new_names(store, chosen)
     if tickers is None:
@@ -144,39 +174,60 @@ def explain_from_home(
     groups = [[*dict.fromkeys([*first, *new.values()])], *rest]
     if not groups[0]:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
-    both = [_explained(home, store, opened, some, at, since, level) for some in groups]
-    parts = [made for made, _ in both]
-    if sum(map(len, groups)) <= _BESIDE:
-        parts = [with_beside(made, panel, implied) for made, panel in both]
-    whole = parts[0]
-    if len(parts) > 1:
-        moves = {name: move for part in parts for name, move in part.moves.items()}
-        others = [part.beside for part in parts if part.beside is not None]
-        frame = pd.concat([part.frame for part in parts], ignore_index=True)
-        beside = pd.concat(others, ignore_index=True) if others else None
-        whole = dataclasses.replace(whole, frame=frame, moves=moves, beside=beside)
-    return Explained(whole, opened, unknown)
+    parts = [_explained(home, store, opened, some, question) for some in groups]
+    return Explained(_joined(parts), opened, unknown)
+
+
+def _chosen(
+    home: Home,
+    run: str | Path | None,
+    tickers: Sequence[str] | None,
+    at: Time | None,
+    say: Callable[[str], None],
+) -> Run:
+    """Return the run to explain, and say which it is once it is known."""
+    said: list[str] = []
+    chosen = choose_run(home, run, tickers, said.append)
+    past = None
+    if at is not None and run is None and _seen_later(chosen, end := _end_of(at)):
+        past = _run_at(home, chosen, end)
+    for line in said:
+        if past is None or not line.startswith(("Run: ", "  newer")):
+            say(line)
+    if past is not None:
+        say(f"Run: {past}, the latest one that had seen no row after {show_time(at)}")
+    return past or chosen
+
+
+def _joined(parts: Sequence[Explanation]) -> Explanation:
+    """Join the explanations of series whose networks were read one after another."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    beside = [part.beside for part in parts if part.beside is not None]
+    return dataclasses.replace(
+        first,
+        frame=pd.concat([part.frame for part in parts], ignore_index=True),
+        moves={name: move for part in parts for name, move in part.moves.items()},
+        beside=pd.concat(beside, ignore_index=True) if beside else None,
+    )
 
 
 def _explained(
-    home: Home,
-    store: Store,
-    run: Run,
-    ids: Sequence[str],
-    at: Date | None,
-    since: Date | None,
-    level: float,
-) -> tuple[Explanation, Panel]:
-    """Explain series whose networks are read together; return also the panel, as it was known."""
+    home: Home, store: Store, run: Run, ids: Sequence[str], question: Question
+) -> Explanation:
+    """Explain series whose networks are read together."""
     model = run.model([name for name in ids if name in set(run.ids)])
 
-    def known(end: Date | None) -> tuple[Panel, list[Finding]]:
-        panel, findings = forecasting_panel(store, model, ids, end)
-        return with_covariates(panel, model, CovariateFiles(), home, run.folder), findings
+    def known(end: Time | None) -> tuple[Panel, list[Finding]]:
+        numbered = isinstance(end, int | np.integer)
+        panel, findings = forecasting_panel(store, model, ids, None if numbered else end)
+        panel = with_covariates(panel, model, CovariateFiles(), home, run.folder)
+        return (_known(panel, end) if numbered else panel), findings
 
-    panel, findings = known(at)
+    panel, findings = known(question.at)
     notes = [f"{said}." for said in findings_in_words(findings, len(ids)).values()]
-    before = None if since is None else known(since)[0]
+    before = None if question.since is None else known(question.since)[0]
     times = panel.times[panel.mask.any(0)]
     if before is None and len(times) > 1:
         # Days are read again, since rows that looked wrong may have been found later.
@@ -191,20 +242,18 @@ def _explained(
         if then is not None and older is not None:
             who = f"run {then.name} made the forecasts of that day"
         notes.append(f"Run {run.name} was fitted on rows after {show_time(end)}; {who}.")
+    as_asked: dict[str, Any] = {"level": question.level, "step": question.step}
     try:
-        made = explained(model, panel, ids, level=level, before=before, older=older, notes=notes)
+        made = explained(model, panel, ids, **as_asked, before=before, older=older, notes=notes)
     except ModelError:  # perhaps nothing could be forecast from the row before
-        if since is not None:
+        if question.since is not None:
             raise
-        made = explained(model, panel, ids, level=level)
-    return made, panel
+        made = explained(model, panel, ids, **as_asked)
+    return with_beside(made, panel, question.implied)
 
 
 def explain_prediction(
-    home: Home,
-    made: Prediction,
-    levels: Sequence[float],
-    ids: Sequence[str] | None = None,
+    home: Home, made: Prediction, levels: Sequence[float], ids: Sequence[str] | None = None
 ) -> Explanation:
     """Explain forecasts that have been made from a home, by the run that made them.
 
@@ -212,11 +261,11 @@ def explain_prediction(
     """
     end = made.panel.times[-1]
     at = show_time(end.astype("datetime64[D]")) if end.dtype.kind == "M" else None
-    level = min(levels, key=lambda one: abs(one - 80))
+    question = Question(at, level=min(levels, key=lambda one: abs(one - 80)))
     ids = list(made.panel.ids) if ids is None else ids
     with warnings.catch_warnings():  # the forecasts themselves have said all
         warnings.simplefilter("ignore", ForecasterWarning)
-        return explain_from_home(home, ids, run=made.run, at=at, level=level).explanation
+        return explain_from_home(home, ids, question, run=made.run).explanation
 
 
 def _known(panel: Panel, time: Time) -> Panel:
@@ -225,8 +274,11 @@ def _known(panel: Panel, time: Time) -> Panel:
     return known.only([n for n, row in zip(known.ids, known.mask, strict=True) if row.any()])
 
 
-def _end_of(day: Date) -> np.datetime64:
-    return np.datetime64(pd.Timestamp(day).normalize() + pd.Timedelta("1D") - pd.Timedelta(1))
+def _end_of(time: Time) -> Any:
+    """Return the end of a day, or the number of a row."""
+    if isinstance(time, int | np.integer):
+        return time
+    return np.datetime64(pd.Timestamp(time).normalize() + pd.Timedelta("1D") - pd.Timedelta(1))
 
 
 def _seen_later(run: Run, time: Any) -> bool:
@@ -256,59 +308,55 @@ def _model_of(run: Run, store: Store, ids: Sequence[str]) -> Model | None:
 def with_beside(
     made: Explanation, panel: Panel, implied: Mapping[str, float] | None = None
 ) -> Explanation:
-    """Return an explanation with what GARCH, EWMA, realised and implied volatility say beside.
+    """Return an explanation with what EWMA, GARCH, realised and implied volatility say beside.
 
-    Only of a few series of dated prices.
+    Only of dated prices. GARCH forecasts a few series alone, since each takes its time.
     """
-    ids = made.ids
-    if len(ids) > _BESIDE or panel.target == "y" or panel.times.dtype.kind != "M":
+    if panel.target == "y" or panel.times.dtype.kind != "M":
         return made
-    rows: list[dict[str, object]] = []
+    ids, rows = made.ids, list[dict[str, object]]()
+    by = ("ewma", "garch") if len(ids) <= _BESIDE else ("ewma",)
+    known = dict(zip(panel.ids, panel.rows(), strict=True))
+    totals = made.frame[(made.frame["of"] == "band") & (made.frame["factor"] == "total")]
+    totals = totals[totals["step"] == made.step].set_index("unique_id")["value"]
+    low, high = normal_scores_of([0.5 - made.level / 200, 0.5 + made.level / 200])
     for name in ids:
-        values, times = panel.rows()[panel.ids.index(name)]
-        own = made.of(name)
-        ours = float(own[(own["of"] == "band") & (own["factor"] == "total")]["value"].iloc[0])
+        values, times = known[name]
         years = float((times[-1] - times[0]) / _YEAR) / max(len(times) - 1, 1)
+        normal = (high - low) * made.step**0.5  # width of a normal band of deviation 1 by row
         realised = float(np.diff(np.log(values[-_MONTH - 1 :])).std())
-        widths = {
-            "this forecast": ours,
-            f"realised, {_MONTH} rows": _of_deviation(realised, made.level),
-            **_by_others(values, made.level),
-        }
+        widths = {_OURS: totals[name], _REALISED: normal * realised}
+        widths |= {said: _by_other(values, made, one) for one, said in _OTHERS.items() if one in by}
         if implied and name in implied:
-            widths["implied"] = _of_deviation(implied[name] / 100 * years**0.5, made.level)
+            widths["implied"] = normal * implied[name] / 100 * years**0.5
         rows += [
             {
                 "unique_id": name, "name": said, "width": width,
-                "a_year": 100 * width / _of_deviation(1.0, made.level) / years**0.5,
+                "a_year": 100 * width / normal / years**0.5,
             }
             for said, width in widths.items()
         ]  # fmt: skip
     return dataclasses.replace(made, beside=pd.DataFrame(rows))
 
 
-def _of_deviation(deviation: float, level: float) -> float:
-    """Return the width of a normal band."""
-    from scipy.special import ndtri
-
-    return 2 * float(ndtri(0.5 + level / 200)) * deviation
+_OTHERS = {"ewma": "EWMA", "garch": "GARCH"}
 
 
-def _by_others(values: Float[np.ndarray, " row"], level: float) -> dict[str, float]:
-    """Return the widths that EWMA and GARCH forecast for the next row; NaN where one cannot."""
-    quantiles = np.array([0.5 - level / 200, 0.5 + level / 200])
-    job = baselines.Job(values, np.array([len(values) - 1]), 1, quantiles, 1)
-    widths: dict[str, float] = {}
-    for name in ("ewma", "garch"):
-        baseline = baselines.BASELINES[name]
-        if baseline.library and not has(baseline.library):
-            widths[f"{baseline.column}: {pip_command(baseline.extra)} installs it"] = np.nan
-            continue
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                low, high = baseline.load()(job)[0, 0]
-            widths[baseline.column] = float(np.log(high / low))
-        except ValueError as error:
-            widths[f"{baseline.column}: {error}"] = np.nan
-    return widths
+def _by_other(values: Float[np.ndarray, " row"], made: Explanation, name: str) -> float:
+    """Return the width of a baseline's band of the step shown; NaN where it has none.
+
+    With squared changes in place of ranges, that of ranges is GARCH(1,1) with Student-t errors. It
+    needs no library, and is within about one per cent of what the library of ``evaluate`` says.
+    """
+    shares = np.array([0.5 - made.level / 200, 0.5 + made.level / 200])
+    squares = np.square(np.diff(np.log(values), prepend=np.nan))
+    origin = np.array([len(values) - 1])
+    job = baselines.Job(values, origin, made.step, shares, 1, variance=squares)
+    forecast = baselines.BASELINES["range_garch" if name == "garch" else name].load()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            low, high = forecast(job)[0, -1]
+    except ValueError:  # too few rows, or no change
+        return np.nan
+    return float(np.log(high / low))

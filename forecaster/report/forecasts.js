@@ -109,7 +109,7 @@ function why(id, n) {
   if (!own) return [];
   const percent = (value) => value === null ? "" : String(Math.round(value));
   const factors = own.map(([name, usual, rank, by]) => [name, usual === null ? "" : usual.toFixed(2), percent(rank), ...(since ? [change(by)] : [])]);
-  const sentence = state.step === data.steps.length - 1 ? said[n] : `Each factor beside its usual size of the last year${since ? `, and what it changed since ${since}` : ""}.`;
+  const sentence = said[n][state.step] || `Each factor beside its usual size of the last year${since ? `, and what it changed since ${since}` : ""}.`;
   return [made("h4", "", `Why the ${data.level} % band is this wide, ${ahead()}`), made("p", "note", sentence), numberTable({
     caption: `Factors of the band of ${id}`, head: ["factor", "\u00d7 usual", "percentile", ...(since ? ["change"] : [])], rows: factors,
   })];

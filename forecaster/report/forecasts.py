@@ -26,6 +26,7 @@ HISTORY = 250
 LAST, WEEK = "last", "week"
 _A_WEEK, _TOO_OLD = np.timedelta64(7, "D"), np.timedelta64(21, "D")
 _STEPS = 6
+_MOST_SAID = 600  # sentences on bands; of more series only the last step has one
 _TABLE = (
     "<p>Click a heading to sort, a row to open the series. The search also finds {what}.</p>"
     "<div class='controls' id='choices'></div><div id='table'></div>"
@@ -400,7 +401,7 @@ def _data(made: Forecasts) -> Json:
 
 
 def _explained(made: Forecasts, explained: Explanation) -> Json:
-    """Return the factors of each series' band by step shown, and a sentence on the last step.
+    """Return the factors of each series' band, and a sentence on it, by step shown.
 
     Each factor has a name, its size over the usual one, its percentile, and its change.
     """
@@ -414,7 +415,12 @@ def _explained(made: Forecasts, explained: Explanation) -> Json:
         rows.setdefault(str(name), []).append(
             [*map(list, zip(own["factor"], *numbers, strict=True))]
         )
-    said = [explained.sentence(n, made.steps[-1]) if n in rows else "" for n in made.ids]
+    last = made.steps[-1:]
+    every = set(made.steps if len(made.ids) * len(made.steps) <= _MOST_SAID else last)
+    said = [
+        [explained.sentence(n, k) if n in rows and k in every else "" for k in made.steps]
+        for n in made.ids
+    ]
     return {"since": explained.since, "said": said, "rows": rows}
 
 

@@ -42,6 +42,7 @@ from .findings.finding import findings_in_words as findings_in_words
 from .findings.finding import say_findings as say_findings
 from .findings.latest import Ends as Ends
 from .findings.latest import find_late as find_late
+from .known.effect_names import effect_name as effect_name
 from .limits import CLASSICAL as CLASSICAL
 from .limits import LONGEST_SEASON as LONGEST_SEASON
 from .limits import MOST_SEASONS as MOST_SEASONS

@@ -32,7 +32,12 @@ def test_every_series_has_a_sentence_and_rows(home, tmp_path):
     made = run("explain", "--all", "--output", tmp_path / "factors.csv", "--home", home)
     factors = pd.read_csv(tmp_path / "factors.csv")
     assert made.stdout == "" and set(factors["unique_id"]) == set(TICKERS)
-    assert {"value", "usual", "percentile", "then", "change", "share"} <= set(factors)
+    assert {"value", "usual", "percentile", "then", "change", "share", "run", "since"} <= set(
+        factors
+    )
+    total = factors.query("of == 'band' and factor == 'total' and step == 1").set_index("unique_id")
+    assert (total[["EWMA", "GARCH", "realised, 20 rows"]] > 0).all(axis=None)
+    assert factors["EWMA"].notna().sum() == len(TICKERS)
 
 
 def test_a_past_day_is_explained_as_predict_from_it(home, tmp_path):
@@ -64,10 +69,35 @@ def test_what_options_imply_stands_beside(home, tmp_path):
     assert made.exit_code == 3 and "--implied KOO: not among the series" in made.stderr
 
 
-def test_without_the_library_of_garch_the_command_that_installs_it_is_shown(home, monkeypatch):
-    monkeypatch.setattr("forecaster.pipeline.explain_run.has", lambda library: False)
-    made = run("explain", "KO", "--home", home)
-    assert made.exit_code == 0 and 'GARCH: `pip install "forecaster-swarm[garch]"`' in made.stdout
+def test_another_step_and_level_are_those_of_predict(home, tmp_path):
+    row = pd.read_csv(_forecasts(home, tmp_path, "--level", "95")).iloc[2]
+    made = run("explain", "KO", "--step", 3, "--level", 95, "--home", home)
+    assert f"band {row['LSTM-lo-95']:.6g} to {row['LSTM-hi-95']:.6g}" in made.stdout
+    assert made.stdout.startswith("KO: the 95 % band is ")
+    assert "step: expected 1 to " in error("explain", "KO", "--step", 99, "--home", home, code=2)
+
+
+def test_the_run_of_a_past_day_is_named_alone(settings, tmp_path):
+    fit = "fit", "--tickers", "AAPL,KO", "--source", "simulated", "--start", "2023-01-01"
+    for options in (("--end", "2024-05-31", "--run", "past"), ("--run", "later")):
+        made = run(*fit, "--config", settings, "--home", tmp_path, *options)
+        assert made.exit_code == 0, made.output
+    made = run("explain", "KO", "--at", "2024-06-28", "--home", tmp_path)
+    said = [line for line in made.stderr.splitlines() if line.startswith("Run: ")]
+    assert len(said) == 1 and "Run: past " in said[0] and "no row after 2024-06-28" in said[0]
+
+
+def test_times_may_be_whole_numbers(tmp_path):
+    rows = tmp_path / "rows.csv"
+    values = 50 + np.random.default_rng(0).normal(0, 1, 40).cumsum()
+    pd.DataFrame({"unique_id": "A", "ds": range(40), "y": values}).to_csv(rows, index=False)
+    home = tmp_path / "home"
+    assert run("fit", "--source", f"files:{rows}", "--home", home).exit_code == 0
+    made = run("explain", "A", "--at", 35, "--since", 30, "--home", home)
+    assert made.exit_code == 0, made.output
+    assert "For 36, from 35: " in made.stdout and " on 30" in made.stdout
+    for option, time in (("--at", "2024-06-28"), ("--since", "2024-06-28")):
+        assert "whole number" in error("explain", "A", option, time, "--home", home, code=2)
 
 
 def test_what_is_not_known_is_named(home):

@@ -10,6 +10,8 @@ import pytest
 import forecaster as fc
 from forecaster.forecasting import Explanation, prepared
 from forecaster.forecasting.explaining import factors_of
+from forecaster.series import effect_name, show_time
+from forecaster.series.calendar.rhythms import RHYTHMS
 from tests.test_goldens import goldens
 
 COLUMNS = {"low": "LSTM-lo-80", "median": "LSTM", "high": "LSTM-hi-80"}
@@ -175,6 +177,38 @@ def test_factors_are_those_of_forecasts_of_500_random_dates():
             check_adds_up(factors_of(*prepared(model, known)), fc.predict(model, known, level=[80]))
 
 
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_over_a_month_the_largest_move_is_named_beside_the_net_one(prices):
+    model, panel = prices
+    row, values = panel.ids.index("s03"), panel.values.copy()
+    values[row, -9:] *= 0.84
+    fallen = dataclasses.replace(panel, values=values)
+    said = fc.explain(model, fallen, "s03", since=panel.times[-22]).sentence("s03")
+    close = values[row, :, 3]
+    net, day = close[-1] / close[-22] - 1, show_time(panel.times[-9])
+    assert f"after a {'fall' if net < 0 else 'rise'} of {100 * abs(net):.1f} % net" in said
+    assert f"(its largest move a fall of {100 * (1 - close[-9] / close[-10]):.1f} %, {day})" in said
+
+
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_each_step_of_a_series_in_units_is_compared(known):
+    model, panel = known
+    made = fc.explain(model, panel, panel.ids[0])
+    for step in range(1, model.config.horizon + 1):
+        assert f"on {made.since}" in made.sentence(panel.ids[0], step)
+
+
+@pytest.mark.parametrize(
+    ("day", "name"),
+    [("2024-12-25", "25 December"), ("2024-03-29", "Good Friday"), ("2024-11-28", "Thanksgiving"),
+     ("2024-06-30", "the day of the month"), ("2024-08-20", "the time of year")],
+)  # fmt: skip
+def test_the_effect_of_a_day_has_a_name(day, name):
+    sizes = RHYTHMS["D"].sizes
+    effects = np.repeat([9.0, 3.0, 1.0], [*sizes.values()]).tolist()
+    assert effect_name(effects, np.datetime64(day), "D") == name
+
+
 def test_a_term_that_is_unusual_is_named_though_it_did_not_change():
     rows = [
         ("band", "total", 4.0, 4.0, 0.0), ("band", "networks", 4.0, 4.0, 0.0),
@@ -182,8 +216,9 @@ def test_a_term_that_is_unusual_is_named_though_it_did_not_change():
         ("median", "calendar", -20.0, 0.5, 0.0), ("forecast", "median", 14.0, 34.0, 0.0),
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=["of", "factor", "value", "usual", "change"])
-    frame = frame.assign(unique_id="NN5", step=1, relative=False, percentile=50.0)
+    frame = frame.assign(unique_id="NN5", step=1, relative=False, percentile=50.0, effect="")
+    frame.loc[frame["factor"] == "calendar", "effect"] = "25 December"
     said = Explanation(frame, since="1997-12-23").sentence("NN5")
-    assert "with -20 through calendar (usually +0.5)" in said
+    assert "with -20 through the calendar's effect of 25 December (usually +0.5)" in said
     usual = frame.assign(usual=frame["value"])
     assert "usually" not in Explanation(usual, since="1997-12-23").sentence("NN5")

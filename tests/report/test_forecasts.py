@@ -129,7 +129,7 @@ def test_widths_and_changes_are_those_of_the_frames(page):
 
 def test_the_factors_of_each_band_are_beside_it(page, browser):
     said = data_of(page)["explained"]
-    assert said["since"] == "2026-02-23" and "100 % wider than on 2026-02-23" in said["said"][0]
+    assert said["since"] == "2026-02-23" and "100 % wider than on 2026-02-23" in said["said"][0][2]
     assert said["rows"]["AAA"][2][1] == ["own volatility", 2.0, 97.0, 1.0]
     browsing.open_page(browser, page)
     (table,) = browsing.found(browser, "#one > .scroll table")

@@ -24,8 +24,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.stats import t as student_t
+from scipy.special import gammaln, stdtrit
 
+from forecaster.classical import linear_filter
 from forecaster.evaluation.baselines.simple import Job, floored, logarithms, taken
 
 _ROUNDING = 1e-3  # estimates often lie on the border, a persistence of 1
@@ -65,7 +66,7 @@ def _volatility(job: Job, *, leverage: int) -> np.ndarray:
     if not sound[0]:
         raise ValueError("the estimate's variance explodes")
     dof = max(float(fitted.params["nu"]), 2.05)
-    unit = student_t.ppf(job.quantiles, dof) * np.sqrt((dof - 2) / dof)
+    unit = stdtrit(dof, job.quantiles) * np.sqrt((dof - 2) / dof)
     mean = float(fitted.params["mu"]) * np.arange(1, horizon + 1)
     with np.errstate(invalid="ignore"):
         out = size * (mean[:, None] + np.sqrt(variance)[..., None] * unit)
@@ -197,7 +198,7 @@ def range_garch(job: Job) -> np.ndarray:
     seen = floored(job)[1:] / size**2  # seen[i] is known with steps[i]
     estimate = _estimated((steps[:known] - mean) / size, seen[:known])
     ahead = _variances(estimate, seen, float(seen[:known].mean()), job.horizon)[origins]
-    unit = student_t.ppf(job.quantiles, estimate.dof) * np.sqrt((estimate.dof - 2) / estimate.dof)
+    unit = stdtrit(estimate.dof, job.quantiles) * np.sqrt((estimate.dof - 2) / estimate.dof)
     middle = z[origins][:, None] + mean * np.arange(1, job.horizon + 1)
     return np.exp(middle[..., None] + size * np.sqrt(np.cumsum(ahead, axis=1))[..., None] * unit)
 
@@ -213,11 +214,9 @@ class _Estimate(NamedTuple):
 
 def _filtered(estimate: _Estimate, seen: Row) -> Row:
     """Return the variance forecast at each step for the next, beginning at the mean."""
-    from scipy.signal import lfilter
-
     inputs = estimate.constant + estimate.weight * seen
-    start = np.array([estimate.persistence * 1.0])  # returns are in units of their deviation
-    return lfilter([1.0], [1.0, -estimate.persistence], inputs, zi=start)[0]
+    inputs[0] += estimate.persistence  # returns are in units of their deviation
+    return linear_filter([1.0], [1.0, -estimate.persistence], inputs)
 
 
 def _estimated(returns: Row, seen: Row) -> _Estimate:
@@ -229,8 +228,10 @@ def _estimated(returns: Row, seen: Row) -> _Estimate:
     def loss(values: np.ndarray) -> float:
         estimate = _Estimate(*values)
         variance = np.concatenate([[1.0], _filtered(estimate, seen)[:-1]])
-        scale = np.sqrt(variance * (estimate.dof - 2) / estimate.dof)
-        return -float(student_t.logpdf(returns, estimate.dof, scale=scale).sum())
+        dof, squares = estimate.dof, returns**2 / (variance * (estimate.dof - 2))
+        constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(np.pi * (dof - 2))
+        each = 0.5 * np.log(variance) + 0.5 * (dof + 1) * np.log1p(squares)
+        return float(each.sum() - len(returns) * constant)
 
     starts = [_Estimate(0.02, 0.1 / level, 0.88, 6.0), _Estimate(0.05, 0.3 / level, 0.65, 6.0)]
     bounds = [(1e-6, 10.0), (0.0, 2.0 / level), (0.0, 0.9999), (2.1, 200.0)]

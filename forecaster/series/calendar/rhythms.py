@@ -28,9 +28,9 @@ _YEAR = 365.2425  # days
 _HARMONICS = 4
 _EDGE = 5  # days at each end of a month
 _MIDDLE = (14, 15, 16)  # pay days
-_EASTER = (-48, -47, -46, -4, -3, -2, -1, 0, 1, 2, 39, 49, 50, 60)
+EASTER = (-48, -47, -46, -4, -3, -2, -1, 0, 1, 2, 39, 49, 50, 60)
 """Days from Easter Sunday: carnival, its own week, Ascension, Pentecost, Corpus Christi."""
-_DATES = (
+DATES = (
     101, 102, 106, 214, 501, 704, 1031, 1101, 1111, 1222, 1223, 1224, 1225, 1226, 1227, 1228, 1229,
     1230, 1231,
 )  # fmt: skip
@@ -43,7 +43,7 @@ _BLOCK = 256  # steps that are computed at once
 _EPOCH = np.datetime64("1970-01-01")
 
 GROUPS = {
-    "holidays": len(_EASTER) + len(_DATES) + len(_FLOATING),
+    "holidays": len(EASTER) + len(DATES) + len(_FLOATING),
     "month": 2 * _EDGE + len(_MIDDLE) + 1,
     "year": 2 * _HARMONICS,
 }
@@ -182,8 +182,8 @@ def _days(first: int, last: int, week: int) -> Float[np.ndarray, "day column"]:
     )
     after_easter = days_from_easter(numbers)
     date = 100 * month + day
-    columns = [after_easter == offset for offset in _EASTER]
-    columns += [date == one for one in _DATES]
+    columns = [after_easter == offset for offset in EASTER]
+    columns += [date == one for one in DATES]
     columns += [floating_days(numbers, *rule) for rule in _FLOATING]
     columns += [since == one for one in range(_EDGE)]
     columns += [to_end == one for one in range(_EDGE)]

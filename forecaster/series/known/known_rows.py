@@ -192,7 +192,7 @@ def add_effects_ahead(
             parts.put(parts.base, "calendar", row, whole * (dates - nothing), 0.0)
             parts.put(parts.base, "covariates", row, whole * (effects[at] - dates), 0.0)
             if nature.multiplies:
-                parts.put(parts.scale, "known effects", row, widened[at], 1.0)
+                parts.put(parts.scale, "calendar and covariates", row, widened[at], 1.0)
         if nature.multiplies:
             base[row, steps] *= effects
             scale[row, steps] *= widened
