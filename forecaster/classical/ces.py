@@ -31,6 +31,7 @@ from forecaster.classical.theta import seasonal_terms
 
 Row: TypeAlias = Float[np.ndarray, " time"]
 Parameters: TypeAlias = Float[np.ndarray, "series model parameter"]
+States: TypeAlias = Float[np.ndarray, "state series model"]
 PerModel: TypeAlias = Float[np.ndarray, "series model"]
 ByParameter: TypeAlias = Float[np.ndarray, "series parameter"]
 
@@ -85,7 +86,7 @@ class CesForm(NamedTuple):
 
     @property
     def states(self) -> int:
-        """The number of states."""
+        """The number of states: level, potential, season, and the season's potential."""
         return 2 + _KINDS.index(self.kind) * self.season
 
     @property
@@ -93,22 +94,10 @@ class CesForm(NamedTuple):
         """The number of values that a series needs."""
         return max(_FEWEST, 2 * self.season + 1) if self.seasonal else _FEWEST
 
-    def split(self, state: np.ndarray) -> "State":
-        """Return the parts of a state (state, ...)."""
-        return State(state[0], state[1], state[2 : 2 + self.season], state[2 + self.season :])
-
-
-class State(NamedTuple):
-    """The states of models of series; the season of a step stands at it, modulo the season.
-
-    Where those of one model after every value are kept, steps take the place of models, and of
-    seasons, which begin with the initial ones.
-    """
-
-    level: PerModel
-    potential: PerModel
-    season: Float[np.ndarray, "season series model"]
-    hidden: Float[np.ndarray, "season series model"]  # the season's potential
+    def at(self, step: int) -> list[int]:
+        """Return which states a step sees: level and potential, and those of its season."""
+        begins = range(2, self.states, self.season)
+        return [0, 1, *(begin + step % self.season for begin in begins)]
 
 
 class Piece(NamedTuple):
@@ -165,9 +154,7 @@ def initial_of(
     out = guesses(form, rows)
     for piece in pieces(rows, len(rows)):
         where = piece.where
-        found = back_cast(form, piece, parameters[where, None], out[:, where])
-        parts = [found.level[None], found.potential[None], found.season, found.hidden]
-        out[:, where] = np.concatenate(parts)[:, :, 0]
+        out[:, where] = back_cast(form, piece, parameters[where, None], out[:, where])[:, :, 0]
     return out
 
 
@@ -176,9 +163,9 @@ def back_cast(
     piece: Piece,
     parameters: Parameters,
     guess: Float[np.ndarray, "state series"],
-) -> State:
+) -> States:
     """Return initial states, by filtering forwards from a guess and then backwards."""
-    state = form.split(np.repeat(guess[:, :, None], parameters.shape[1], axis=2))
+    state = np.repeat(guess[:, :, None], parameters.shape[1], axis=2)
     for backwards in (False, True):
         filtered(form, piece, parameters, state, backwards=backwards)
     return state
@@ -188,41 +175,37 @@ def filtered(
     form: CesForm,
     piece: Piece,
     parameters: Parameters,
-    state: State,
+    state: States,
     *,
     backwards: bool = False,
-    keep: State | None = None,
+    keep: Float[np.ndarray, "seen time series"] | None = None,
 ) -> PerModel:
     """Move states over all values, in place; return the sums of squared one-step errors.
 
-    ``keep`` takes the states after each value, of one model
+    ``keep`` takes the states that each value has moved, of one model
     """
     level_weights = _weights(parameters[:, :, 0], parameters[:, :, 1])
     full = form.kind == "full"
     season_weights = _weights(parameters[:, :, 2], parameters[:, :, 3]) if full else ()
     squares, errors, moved = (np.zeros(parameters.shape[:2]) for _ in range(3))
-    steps = range(len(piece.values))
+    steps, of_phase = range(len(piece.values)), [form.at(phase) for phase in range(form.season)]
     for step in reversed(steps) if backwards else steps:
-        rows = slice(piece.active[step])
-        level, error, other = state.level[rows], errors[rows], moved[rows]
+        rows, seen = slice(piece.active[step]), of_phase[step % form.season]
+        level, potential, *season = [state[number, rows] for number in seen]
+        error, other = errors[rows], moved[rows]
         np.subtract(piece.values[step, rows, None], level, out=error)
         if form.seasonal:
-            season = state.season[step % form.season, rows]
-            error -= season
+            error -= season[0]
             if full:
-                hidden = state.hidden[step % form.season, rows]
-                _move(season, hidden, error, season_weights, rows, other)
+                _move(season[0], season[1], error, season_weights, rows, other)
             else:
                 np.multiply(parameters[rows, :, 2], error, out=other)
-                season += other
-        _move(level, state.potential[rows], error, level_weights, rows, other)
+                season[0] += other
+        _move(level, potential, error, level_weights, rows, other)
         error *= error
         squares[rows] += error
-        if keep:
-            keep.level[step], keep.potential[step] = state.level[:, 0], state.potential[:, 0]
-            for kept, now in ((keep.season, state.season), (keep.hidden, state.hidden)):
-                if len(kept):
-                    kept[form.season + step] = now[step % form.season, :, 0]
+        if keep is not None:
+            keep[:, step] = state[seen, :, 0]
     return squares
 
 
@@ -260,24 +243,25 @@ def ahead_of(
 ) -> Float[np.ndarray, "time series horizon"]:
     """Return the forecasts made at every value."""
     steps, series = piece.values.shape
-    begin = form.split(initial)
-    later = [((0, steps if len(part) else 0), (0, 0)) for part in begin[2:]]
-    kept = State(*np.empty((2, steps, series)), *map(np.pad, begin[2:], later))
-    state = form.split(initial[:, :, None].copy())
-    filtered(form, piece, parameters[:, None], state, keep=kept)
+    before = initial[2:].reshape(-1, form.season, series)  # the season that precedes the values
+    kept = np.empty((form.parameters, form.season + steps, series))
+    kept[2:, : form.season] = before
+    level, potential, *season = kept
+    filtered(
+        form, piece, parameters[:, None], initial[:, :, None].copy(), keep=kept[:, form.season :]
+    )
     on_level, on_potential = np.ones(series), np.zeros(series)
-    on_season, on_hidden = np.ones(series), np.zeros(series)
+    on_season = on_level, on_potential
     out = np.empty((steps, series, horizon))
     for ahead in range(horizon):
-        out[:, :, ahead] = on_level * kept.level + on_potential * kept.potential
+        out[:, :, ahead] = on_level * level[form.season :] + on_potential * potential[form.season :]
         on_level, on_potential = _onwards(on_level, on_potential, parameters[:, :2])
         latest = slice(1 + ahead % form.season, 1 + ahead % form.season + steps)
-        if form.kind == "partial":
-            out[:, :, ahead] += kept.season[latest]
-        elif form.kind == "full":
-            if ahead and ahead % form.season == 0:
-                on_season, on_hidden = _onwards(on_season, on_hidden, parameters[:, 2:])
-            out[:, :, ahead] += on_season * kept.season[latest] + on_hidden * kept.hidden[latest]
+        if form.kind == "full" and ahead and ahead % form.season == 0:
+            on_season = _onwards(*on_season, parameters[:, 2:])
+        out[:, :, ahead] += sum(
+            weight * part[latest] for weight, part in zip(on_season, season, strict=False)
+        )
     return out
 
 
@@ -352,24 +336,22 @@ class Problem(NamedTuple):
     whole: Int[np.ndarray, " series"]
     guess: Float[np.ndarray, "state series"]
 
-    def squares(
-        self, parameters: Parameters, stable: Bool[np.ndarray, "series model"] | None = None
-    ) -> PerModel:
+    def squares(self, parameters: Parameters) -> PerModel:
         """Return the sums of squared one-step errors, from back-cast initial states.
 
         They are infinite where parameters are not stable over the whole length of a series.
         """
         form, piece = self.form, self.piece
-        stable = is_stable(form, parameters, self.whole) if stable is None else stable
         fixed = STABLE[form.kind == "full"][: form.parameters]
-        parameters = np.where(stable[..., None], parameters, fixed)
-        out = np.empty(stable.shape)
+        out = np.empty(parameters.shape[:2])
         most = max(1, _ELEMENTS // len(out))
         for begin in range(0, len(out[0]), most):
-            some = parameters[:, begin : begin + most]
+            models = slice(begin, begin + most)
+            stable = is_stable(form, parameters[:, models], self.whole)
+            some = np.where(stable[..., None], parameters[:, models], fixed)
             state = back_cast(form, piece, some, self.guess)
-            out[:, begin : begin + most] = filtered(form, piece, some, state)
-        return np.where(stable, out, np.inf)
+            out[:, models] = np.where(stable, filtered(form, piece, some, state), np.inf)
+        return out
 
 
 def search(problem: Problem, grid: Parameters) -> tuple[ByParameter, Float[np.ndarray, " series"]]:
@@ -377,13 +359,10 @@ def search(problem: Problem, grid: Parameters) -> tuple[ByParameter, Float[np.nd
 
     ``grid``: one for all series, or one for each
     """
-    form, stable = problem.form, None
-    if len(grid) == 1:
-        lengths, which = np.unique(problem.whole, return_inverse=True)
-        stable = is_stable(form, grid.repeat(len(lengths), axis=0), lengths)[which]
-        grid = grid.repeat(len(which), axis=0)
-    squares = problem.squares(grid, stable)
-    parameters, best = grid[np.arange(len(grid)), squares.argmin(1)], squares.min(1)
+    form, series = problem.form, len(problem.whole)
+    grid = np.broadcast_to(grid, (series, *grid.shape[1:]))
+    squares = problem.squares(grid)
+    parameters, best = grid[np.arange(series), squares.argmin(1)], squares.min(1)
     steps, rounds = _STEPS[: form.parameters], _ROUNDS
     if form.kind == "full":
         steps, rounds = _FULL_STEPS, _FULL_ROUNDS

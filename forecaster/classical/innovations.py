@@ -56,12 +56,10 @@ class Estimate(NamedTuple):
     """The parameters that fit each series best, and how well they do.
 
     - ``parameters``: (series, parameter)
-    - ``initial``: the state before the first value
     - ``squares``: the sum of squared one-step errors
     """
 
     parameters: Float[np.ndarray, "series parameter"]
-    initial: Float[np.ndarray, "series state"]
     squares: Float[np.ndarray, " series"]
 
 
@@ -76,11 +74,9 @@ def on_grid(
     - ``grid``: the parameters that are tried
     """
     if not len(values):
-        return Estimate(np.empty((0, grid.shape[1])), np.empty((0, 0)), np.empty(0))
-    squares = squares_on_grid(values, lengths, space_of(grid))
-    parameters = grid[squares.argmin(1)]
-    squares, initial = squares_of(values, lengths, space_of(parameters))
-    return Estimate(parameters, initial, squares)
+        return Estimate(np.empty((0, grid.shape[1])), np.empty(0))
+    parameters = grid[squares_on_grid(values, lengths, space_of(grid)).argmin(1)]
+    return Estimate(parameters, squares_of(values, lengths, space_of(parameters))[0])
 
 
 def refined(
@@ -96,7 +92,7 @@ def refined(
 
     ``bounds``: the least and the greatest value of each parameter
     """
-    parameters, initial, best = start
+    parameters, best = start
     step = np.tile((bounds[:, 1] - bounds[:, 0]) / 8, (len(values), 1))
     for _ in range(_ROUNDS if len(values) else 0):
         before = best
@@ -104,13 +100,12 @@ def refined(
             tried = parameters.copy()
             moved = tried[:, number] + sign * step[:, number]
             tried[:, number] = np.clip(moved, *bounds[number])
-            new, began = squares_of(values, lengths, space_of(tried))
+            new, _ = squares_of(values, lengths, space_of(tried))
             better = new < best
             parameters = np.where(better[:, None], tried, parameters)
-            initial = np.where(better[:, None], began, initial)
             best = np.where(better, new, best)
         step = np.where((best >= before * (1 - 1e-4))[:, None], step / 2, step)
-    return Estimate(parameters, initial, best)
+    return Estimate(parameters, best)
 
 
 def squares_on_grid(
