@@ -80,7 +80,6 @@ from .networks import check_class as check_class
 from .networks import import_path as import_path
 from .networks import imported_network as imported_network
 from .networks import param_shapes as param_shapes
-from .networks import plain_shapes as plain_shapes
 from .predicting.forecast import RISE as RISE
 from .predicting.forecast import at_origins as at_origins
 from .predicting.forecast import distributions as distributions

@@ -8,5 +8,4 @@ from .without_flax import OwnNetwork as OwnNetwork
 from .without_flax import functions as functions
 from .without_flax import gather as gather
 from .without_flax import param_shapes as param_shapes
-from .without_flax import plain_shapes as plain_shapes
 from .without_flax import with_network as with_network

@@ -86,24 +86,6 @@ def param_shapes(config: Config, features: int, network: OwnNetwork | None = Non
     return jax.eval_shape(lambda: init(jax.random.key(0)))
 
 
-def plain_shapes(config: Config, features: int) -> dict[str, tuple[int, ...]] | None:
-    """Return the shapes of one network's weights by path; None for models other than LSTM and GRU.
-
-    ``features``: inputs at each step
-    """
-    if config.is_own or not NETWORKS[config.network].gates:
-        return None
-    hidden, horizon, gates = config.hidden, config.horizon, NETWORKS[config.network].gates
-    shapes: dict[str, tuple[int, ...]] = {"constants": (horizon,)}
-    for layer in range(config.layers):
-        width = hidden if layer else features
-        shapes[f"layers/{layer}/bias"] = (gates * hidden,)
-        shapes[f"layers/{layer}/kernel"] = (width + hidden, gates * hidden)
-        if config.network == "gru":
-            shapes[f"layers/{layer}/new_bias"] = (hidden,)
-    return shapes | {"out/bias": (2 * horizon,), "out/kernel": (hidden, 2 * horizon)}
-
-
 def gather(
     features: Float[Array, "step feature"],
     first: int | Int[Array, ""],

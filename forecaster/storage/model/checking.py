@@ -243,7 +243,7 @@ def _decoded(
 
     Raises ValueError for others, in name or shape, and for weights that no model has.
     """
-    from forecaster.forecasting import param_shapes, plain_shapes
+    from forecaster.forecasting import param_shapes
 
     # A network larger than the arrays is not built to learn the shapes of its weights.
     largest = max((size for leaf in arrays.values() for size in leaf.shape), default=0)
@@ -252,18 +252,15 @@ def _decoded(
         if getattr(config, name) > most:
             raise ValueError(f"config: {name}: the arrays are of a smaller network")
     features, series = transform.feature_count(config.horizon), len(said.ids)
-    network_shapes = plain_shapes(config, features)
-    if network_shapes is None:
-        leaves = flatten(param_shapes(config, features, network))
-        network_shapes = {name: leaf.shape for name, leaf in leaves.items()}
+    leaves = flatten(param_shapes(config, features, network))
     there = {name.partition("/")[0] for name in arrays}
     leading = {"params": _trained(report, transform, there) * config.members}
     leading |= {"start": config.members} if "start" in there else {}
     expected = {"scores": (series, config.longest_validation, config.horizon)}
     weights = {
-        f"{kind}/{name}": (count, *shape)
+        f"{kind}/{name}": (count, *leaf.shape)
         for kind, count in leading.items()
-        for name, shape in network_shapes.items()
+        for name, leaf in leaves.items()
     }
     expected |= weights
     found = {name for name in arrays if not name.startswith(ENCODED)}
