@@ -68,7 +68,7 @@ def train_shards(
         )  # fmt: skip
         series = len(waiting) * request.series_per_shard
         local = work.executor is None or work.executor.is_local
-        if common.networks is False and local and series >= WORTH_PROCESSES:
+        if sampling.networks is False and local and series >= WORTH_PROCESSES:
             processes = min(request.processes, cores(), len(waiting))
     shards = (Shard(reader.panel(names[n]), request, common, folders[n]) for n in waiting)
     if processes > 1:

@@ -12,31 +12,10 @@ from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.fitting.validating import with_scale_weights
 from forecaster.forecasting.methods import transform_of, worth_networks
-from forecaster.forecasting.network_task import series_data, split_of, validation_of
-from forecaster.forecasting.networks import with_network
+from forecaster.forecasting.network_task import validation_of
+from forecaster.forecasting.networks import OwnNetwork, with_network
 from forecaster.forecasting.windows import padded_steps
-from forecaster.series import Panel, Transform, held_back_rows
-
-
-class Common(NamedTuple):
-    """What the networks of all series of a fit share.
-
-    - ``sample``: the series that weights and widths are learned from
-    - ``steps``: steps that all histories are padded to
-    - ``transform``: makes the inputs of networks; in a fit of several parts it does not know single
-      series yet
-    - ``pooled``: the networks that each series' networks start from; None where they start from
-      random weights, or where the part itself trains them
-    - ``networks``: if True, series that are long enough have networks, and a common network
-      forecasts the others; if False, the combination forecasts all. In an update: which of its
-      series may have networks
-    """
-
-    sample: tuple[str, ...]
-    steps: int
-    transform: Transform
-    pooled: Pooled | None = None
-    networks: bool | Bool[np.ndarray, " series"] = True
+from forecaster.series import Panel, Transform, Transformed, held_back_rows
 
 
 class Sampling(NamedTuple):
@@ -46,14 +25,16 @@ class Sampling(NamedTuple):
     - ``weighed``: the series that weights and widths are learned from
     - ``trained``: the series that the common networks are trained on
     - ``steps``: steps that all histories are padded to
-    - ``networks``: see :class:`Common`
+    - ``networks``: if True, series that are long enough have networks, and a common network
+      forecasts the others; if False, the combination forecasts all. In an update: which of its
+      series may have networks
     """
 
     ids: tuple[str, ...]
     weighed: tuple[str, ...]
     trained: tuple[str, ...]
     steps: int
-    networks: bool
+    networks: bool | Bool[np.ndarray, " series"]
 
     @staticmethod
     def of(config: Config, ids: Sequence[str], trained: Sequence[str], steps: int) -> "Sampling":
@@ -75,6 +56,48 @@ class Sampling(NamedTuple):
         )  # fmt: skip
 
 
+class Common(NamedTuple):
+    """What the networks of all series of a fit share.
+
+    - ``sampling``: the series that it is learned from
+    - ``transform``: makes the inputs of networks; in a fit of several parts it does not know single
+      series yet
+    - ``pooled``: the networks that each series' networks start from; None where they start from
+      random weights, or are not trained yet
+    """
+
+    sampling: Sampling
+    transform: Transform
+    pooled: Pooled | None = None
+
+    def with_pooled(
+        self,
+        config: Config,
+        network: OwnNetwork | None,
+        transformed: Transformed,
+        panel: Panel,
+        own: Bool[np.ndarray, " series"],
+        seed: int,
+        on_progress: Callable[[swarm.Progress], None] | None = None,
+    ) -> tuple["Common", float]:
+        """Train the networks that all start from, and weigh them beside the common volatility.
+
+        Also return the seconds of the training.
+
+        - ``transformed``, ``panel``: series, the sampled ones among them
+        - ``own``: which of them have networks of their own
+        """
+        sampled = np.isin(panel.ids, self.sampling.trained)
+        some = transformed if sampled.all() else transformed.only(np.flatnonzero(sampled))
+        pooled = train_pooled(config, network, some, seed, on_progress=on_progress)
+        weighed = with_scale_weights(
+            self.transform.learned.common_volatility, config, network, pooled.params, transformed,
+            panel, own,
+        )  # fmt: skip
+        transform = self.transform.with_learned(common_volatility=weighed)
+        return self._replace(transform=transform, pooled=pooled), pooled.seconds
+
+
 def learn_common(
     panel: Panel,
     config: Config,
@@ -92,26 +115,16 @@ def learn_common(
     config, network = with_network(config, None)
     transform = transform_of(config, panel).with_static(panel)
     common = shared(transform, panel, config, sampling, tuned=tune)
-    transform = common.transform
-    common = common._replace(transform=dataclasses.replace(transform, natures={}))
+    common = common._replace(transform=dataclasses.replace(common.transform, natures={}))
     if config.start != "pooled" or tune or not sampling.networks:
         return common
-    part = panel.only(sampling.trained)
-    transform = transform.with_series(part, config.season)
-    held_back = held_back_rows(part.mask.sum(1), config.horizon)
-    transform = transform.with_components(part, config.horizon, held_back)
-    transformed = transform.apply(part, config.horizon, sampling.steps)
-    pooled = train_pooled(
-        config, split_of(config, sampling.steps), transformed.features.shape[-1], network,
-        series_data(config, transformed), seed, on_progress=on_progress,
-    )  # fmt: skip
+    part, horizon = panel.only(sampling.trained), config.horizon
+    early = common.transform.with_series(part, config.season)
+    early = early.with_components(part, horizon, held_back_rows(part.mask.sum(1), horizon))
+    transformed = early.apply(part, horizon, sampling.steps)
     every = np.ones(len(part.ids), bool)
-    weighed = with_scale_weights(
-        common.transform.learned.common_volatility, config, network, pooled.params, transformed,
-        part, every,
-    )  # fmt: skip
-    transform = common.transform.with_learned(common_volatility=weighed)
-    return common._replace(transform=transform, pooled=pooled)
+    common, _ = common.with_pooled(config, network, transformed, part, every, seed, on_progress)
+    return common
 
 
 def shared(
@@ -119,9 +132,8 @@ def shared(
 ) -> Common:
     """Return what the sample of a panel shows, without networks."""
     if config.start != "pooled" or tuned:  # no series influences another
-        return Common(sampling.weighed, sampling.steps, transform)
+        return Common(sampling, transform)
     some = panel.only(sampling.weighed)
     modelled = sampling.networks and config.common_volatility
     held_back = validation_of(config, some.mask.sum(1)) if modelled else None
-    transform = transform.learned_from(some, config.horizon, held_back)
-    return Common(sampling.weighed, sampling.steps, transform, networks=sampling.networks)
+    return Common(sampling, transform.learned_from(some, config.horizon, held_back))

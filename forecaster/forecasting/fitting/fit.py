@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
@@ -27,8 +27,8 @@ from forecaster.forecasting.fitting.arguments import (
     check_training,
 )
 from forecaster.forecasting.fitting.common import Common, Sampling, shared
-from forecaster.forecasting.fitting.training import train, untrained
-from forecaster.forecasting.fitting.validating import held, validated, with_scale_weights
+from forecaster.forecasting.fitting.training import train
+from forecaster.forecasting.fitting.validating import inside_bands, validated
 from forecaster.forecasting.methods import (
     FORECAST_BY,
     Method,
@@ -166,6 +166,17 @@ class Scores(NamedTuple):
     without: Float[np.ndarray, "series origin horizon"]
     counts: Float[np.ndarray, "series origin horizon"]
 
+    @staticmethod
+    def of(
+        scores: Float[np.ndarray, "series origin horizon"],
+        networked: Bool[np.ndarray, " series"],
+        counted: Bool[np.ndarray, " series"],
+        sampled: Bool[np.ndarray, " series"],
+    ) -> "Scores":
+        """Return the scores of sampled series, by what forecasts them."""
+        kinds = networked, ~networked & ~counted, ~networked & counted
+        return Scores(*(scores[sampled & kind] for kind in kinds))
+
 
 class Part(NamedTuple):
     """The fitted model of some series, and the data that the whole fit needs from it.
@@ -209,45 +220,38 @@ def fit_part(
         panel, common = _whole(panel.masked(), config, tuned=tune)
     else:
         common = common._replace(transform=common.transform.with_series(panel, config.season))
-    rows, horizon = panel.mask.sum(1), config.horizon
-    own = trains(panel, config, common.transform) & common.networks
+    rows, horizon, seconds = panel.mask.sum(1), config.horizon, 0.0
+    own = trains(panel, config, common.transform) & common.sampling.networks
     blended = common.transform.name == "combined"
     unseen = held_back_rows(rows, horizon) if blended else rows // 2
     early = common.transform.with_components(panel, horizon, unseen)
-    transformed = early.apply(panel, horizon, common.steps)
+    transformed = early.apply(panel, horizon, common.sampling.steps)
+    if own.any() and common.pooled is None and config.start == "pooled" and not tune:
+        common, seconds = common.with_pooled(
+            config, network, transformed, panel, own, seed, on_progress
+        )
+        early = early.with_learned(common_volatility=common.transform.learned.common_volatility)
+        transformed = transformed.beside_networks(early.learned.common_volatility)
     final = early.with_components(panel, horizon)
-    if own.any():
-        some = transformed if own.all() else transformed.only(np.flatnonzero(own))
-        named = tuple(name for name, trained in zip(panel.ids, own, strict=True) if trained)
-        networks, seconds = train(
-            config, some, named, seed, tune=tune, network=network, pooled=common.pooled,
-            before=before, checkpoint=checkpoint, executor=executor, on_progress=on_progress,
-        )  # fmt: skip
-    else:
-        width = transformed.features.shape[-1]
-        networks, seconds = untrained(config, width, network, common.pooled), 0.0
-    if common.pooled is None and networks.start is not None:  # otherwise these weights are known
-        weighed = with_scale_weights(
-            early.learned.common_volatility, config, network, networks.start, transformed, panel,
-            own,
-        )  # fmt: skip
-        early, final = (one.with_learned(common_volatility=weighed) for one in (early, final))
-        transformed = transformed.beside_networks(weighed)
+    some = transformed if own.all() else transformed.only(np.flatnonzero(own))
+    named = tuple(name for name, trained in zip(panel.ids, own, strict=True) if trained)
+    networks, more = train(
+        config, some, named, seed, tune=tune, network=network, pooled=common.pooled,
+        before=before, checkpoint=checkpoint, executor=executor, on_progress=on_progress,
+    )  # fmt: skip
     serves = networks.start is not None
     networks = networks.among(panel.ids, methods_of(panel, config, final, own, common=serves))
     held_back = np.where(own, validation_of(config, rows), unseen)
     networks, scores = validated(networks, early, transformed, panel, held_back)
-    counted, networked = final.counted(panel.ids), networks.networked
-    kinds = networked, ~networked & ~counted, ~networked & counted
-    sampled = np.isin(panel.ids, common.sample)
-    scores_of = Scores(*(scores[sampled & kind] for kind in kinds))
-    widths = widths_of(config, [scores_of], tune=tune)
+    sampled = np.isin(panel.ids, common.sampling.weighed)
+    sampled_scores = Scores.of(scores, networks.networked, final.counted(panel.ids), sampled)
+    widths = widths_of(config, [sampled_scores], tune=tune)
     provenance = {
-        "seed": seed, "training_seconds": seconds, "tuned": tune,
-        "coverage": coverage_of([scores_of], widths),
+        "seed": seed, "training_seconds": seconds + more, "tuned": tune,
+        "coverage": coverage_of([sampled_scores], widths),
     }  # fmt: skip
     model = _model(panel, networks, final, scores, widths, provenance)
-    return Part(*_without_broken(model), scores_of)
+    return Part(*_without_broken(model), sampled_scores)
 
 
 def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel, Common]:
@@ -373,7 +377,7 @@ def coverage_of(scores: Sequence[Scores], widths: Widths) -> float | None:
     ``scores``: as for :func:`widths_of`
     """
     inside = [
-        held(own, widths.networks if kind == "networks" else widths.without, widths.tails,
+        inside_bands(own, widths.networks if kind == "networks" else widths.without, widths.tails,
              tailed=kind == "without")
         for part in scores
         for kind, own in part._asdict().items() if len(own)

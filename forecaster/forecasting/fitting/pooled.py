@@ -16,10 +16,9 @@ from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.network_task import Series, make_task
+from forecaster.forecasting.network_task import make_task, series_data, split_of
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.windows import Split
-from forecaster.series import sampled_names
+from forecaster.series import Transformed, sampled_names
 
 _LARGEST_BATCH = 256  # windows
 _STAGE = "a start for all series"  # in reports of progress
@@ -41,18 +40,16 @@ class Pooled(NamedTuple):
 
 def train_pooled(
     config: Config,
-    split: Split,
-    features: int,
     network: OwnNetwork | None,
-    data: Series[np.ndarray],
+    transformed: Transformed,
     seed: int,
     *,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> Pooled:
     """Train ``config.members`` networks, each on all series.
 
-    - ``config, split, features, network``: as for the networks of single series
-    - ``data``: the data of all series, arrays (series, ...)
+    - ``config, network``: as for the networks of single series
+    - ``transformed``: what they learn from, a row per series
     - ``seed``: determines the initial weights and the batches
     """
     devices = swarm.lane_mesh().size
@@ -61,11 +58,14 @@ def train_pooled(
             f"data_parallel: expected at most the number of devices, {devices}; got "
             f"{config.data_parallel}. Take {devices}, or leave it out"
         )
+    split = split_of(config, transformed.z.shape[1])
+    data = series_data(config, transformed)
     covered = max(1, split.lookback - split.burn_in)
     lengths = np.maximum(data.boundary - data.first, covered)
     windows = int(np.round(lengths / covered).sum())  # that cover all training spans once
     batch = min(_LARGEST_BATCH, max(config.batch_size, windows // _STEPS))
     batches = max(1, math.ceil(windows / batch))
+    features = transformed.features.shape[-1]
     task = make_task(config, split, features, network, pooled=(batches, batch))
     epochs, patience = config.limits("pooled")
     # The names, and so the random draws, do not depend on the series.

@@ -1,7 +1,7 @@
 """Train the networks of all series, from random weights or from networks that all share."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import jax
@@ -10,7 +10,7 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.forecasting.config import Config, Stage
-from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
+from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.model import Networks, Params, merge_members, split_members
 from forecaster.forecasting.network_task import (
     Series,
@@ -19,7 +19,7 @@ from forecaster.forecasting.network_task import (
     series_data,
     split_of,
 )
-from forecaster.forecasting.networks import OwnNetwork, functions, param_shapes
+from forecaster.forecasting.networks import OwnNetwork, param_shapes
 from forecaster.forecasting.windows import Split
 from forecaster.series import Transformed
 
@@ -42,57 +42,54 @@ def train(
 
     - ``config``: the settings, which are also the first candidate of a search
     - ``transformed``: what the networks learn from, a row per series
-    - ``ids``: the series' names
+    - ``ids``: the series' names; there may be none
     - ``seed``: determines every random draw, together with a series' name
     - ``tune``: first search the settings of each series among :func:`candidates`
     - ``network``: a user's own class, which the config's model names
-    - ``pooled``: the networks to start from, if they are trained already; otherwise they are
-      trained in this process
+    - ``pooled``: the networks to start from; None: random weights
     - ``before``: networks of these series to train on from, see :func:`update`
     - ``checkpoint, executor, on_progress``: as for :func:`forecaster.swarm.fit`
     """
+    if not ids:
+        return _untrained(config, transformed.features.shape[-1], network, pooled), 0.0
     split = split_of(config, transformed.z.shape[1])
     data = series_data(config, transformed)
-    if checkpoint is not None:
-        checkpoint = dataclasses.replace(checkpoint, precision=config.precision)
-
-    def options(stage: Stage) -> dict[str, Any]:
-        epochs, patience = config.limits(stage)
-        return {
-            "seed": seed, "checkpoint": checkpoint, "executor": executor,
-            "on_progress": on_progress, "epochs": epochs, "patience": patience,
-            "hyperparams": config.hyperparams(stage),
-        }  # fmt: skip
-
-    if tune:
-        return _search(config, split, network, data, ids, options("independent"))
+    if pooled is not None and pooled.alone is not None:
+        networks = _networks(config, ids, pooled.alone.params, [pooled.alone], network)
+        return dataclasses.replace(networks, start=pooled.params), 0.0
+    start: Params | swarm.Shared | None = None
     if before is not None:
         start = merge_members(before.params_of(before.rows_of(ids)))
-        networks, seconds = _trained(
-            config, split, network, data, ids, start, options("from pooled")
-        )
-        return dataclasses.replace(networks, start=before.start), seconds
-    if config.start == "independent":
-        return _trained(config, split, network, data, ids, None, options("independent"))
-    seconds = 0.0
-    if pooled is None:
-        sample = sample_of(ids, split.steps)
-        some = data if len(sample) == len(ids) else Series(*(part[sample] for part in data))
-        pooled = train_pooled(
-            config, split, data.features.shape[-1], network, some, seed, on_progress=on_progress
-        )
-        seconds = pooled.seconds
-    if (alone := pooled.alone) is not None:
-        networks = _networks(config, ids, alone.params, _report(alone), network)
-        networks, more = dataclasses.replace(networks, computed=alone.computed), 0.0
-    else:
-        common = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
-        networks, more = _trained(config, split, network, data, ids, common, options("from pooled"))
-    start = jax.tree.map(np.asarray, pooled.params)
-    return dataclasses.replace(networks, start=start), seconds + more
+    elif pooled is not None:
+        start = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
+    stage: Stage = "independent" if start is None else "from pooled"
+    epochs, patience = config.limits(stage)
+    options = {
+        "seed": seed, "executor": executor, "on_progress": on_progress, "epochs": epochs,
+        "patience": patience, "hyperparams": config.hyperparams(stage),
+        "checkpoint": checkpoint
+        and dataclasses.replace(checkpoint, precision=config.precision),
+    }  # fmt: skip
+    if tune:
+        return _search(config, split, network, data, ids, options)
+    rows, started = np.repeat(np.arange(len(ids)), config.members), start is not None
+    # Names determine random draws; the first network has that of the series.
+    names = [f"{name}\x1f{k}" if k else name for name in ids for k in range(config.members)]
+    task = make_task(config, split, data.features.shape[-1], network, started=started)
+    given: Any = data if config.members == 1 and not started else swarm.Shared(data, rows)
+    given = Started(given, cast(Any, start)) if started else given
+    fitted = swarm.fit(task, given, names, **options)
+    params = fitted.params
+    if isinstance(start, swarm.Shared):
+        start = swarm.take_members(start.values, start.rows)
+    if started:
+        params = jax.tree.map(np.add, params, start)
+    networks = _networks(config, ids, params, [fitted], network)
+    common = None if pooled is None else pooled.params
+    return dataclasses.replace(networks, start=common), fitted.seconds
 
 
-def untrained(
+def _untrained(
     config: Config, features: int, network: OwnNetwork | None, pooled: Pooled | None
 ) -> Networks:
     """Return networks of no series, for a panel without a series that is long enough.
@@ -111,39 +108,8 @@ def untrained(
     }  # fmt: skip
     none = {name: np.array([], kind) for name, kind in kinds.items()}
     report = pd.DataFrame(none, index=pd.Index([], name="unique_id", dtype=object))
-    start = None if pooled is None else jax.tree.map(np.asarray, pooled.params)
+    start = None if pooled is None else pooled.params
     return Networks(config, (), params, report, network, start)
-
-
-def _trained(
-    config: Config,
-    split: Split,
-    network: OwnNetwork | None,
-    data: Series[np.ndarray],
-    ids: Sequence[str],
-    start: Params | swarm.Shared | None,
-    options: dict[str, Any],
-) -> tuple[Networks, float]:
-    """Train the networks of each series; return them and the seconds.
-
-    ``start``: the weights of each series' networks at first, (series x member, ...), or those that
-    all series share, one for each member; None: random weights
-    """
-    rows, started = np.repeat(np.arange(len(ids)), config.members), start is not None
-    # Names determine random draws; the first network has that of the series.
-    names = [f"{name}\x1f{k}" if k else name for name in ids for k in range(config.members)]
-    task = make_task(config, split, data.features.shape[-1], network, started=started)
-    given: Any = data if config.members == 1 and not started else swarm.Shared(data, rows)
-    fitted = swarm.fit(
-        task, Started(given, cast(Any, start)) if started else given, names, **options
-    )
-    params = fitted.params
-    if isinstance(start, swarm.Shared):
-        start = swarm.take_members(start.values, start.rows)
-    if started:
-        params = jax.tree.map(np.add, params, start)
-    networks = _networks(config, ids, params, _report(fitted), network)
-    return dataclasses.replace(networks, computed=fitted.computed), fitted.seconds
 
 
 def _search(
@@ -168,19 +134,13 @@ def _search(
     # on the compiled program of a network, and so on the last bits of its forecasts.
     widest = max(_hidden_sizes(config))
     config = dataclasses.replace(config, hidden=widest)
-    shapes = jax.eval_shape(functions(config, features, network).init, jax.random.key(0))
-    order = np.argsort(np.concatenate([winners.rows for winners in tuned.winners]))
-
-    def together(parts):
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *parts)
-
+    shapes = param_shapes(config, features, network)
     params = [widen(w.result.params, shapes, w.size["hidden"], widest) for w in tuned.winners]
-    chosen = tuned.summary().drop(columns="best_loss")
-    report = together([_report(winners.result) for winners in tuned.winners])
-    report |= {name: column.to_numpy() for name, column in chosen.items()}
-    networks = _networks(config, ids, together(params), report, network)
-    computed = tuned.winners[0].result.computed
-    return dataclasses.replace(networks, computed=computed), tuned.seconds
+    order = np.argsort(np.concatenate([winners.rows for winners in tuned.winners]))
+    params = jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *params)
+    networks = _networks(config, ids, params, [w.result for w in tuned.winners], network)
+    report = networks.report.join(tuned.summary().drop(columns="best_loss"))
+    return dataclasses.replace(networks, report=report), tuned.seconds
 
 
 def widen(params: Params, shapes: Params, hidden: int, to: int) -> Params:
@@ -214,23 +174,25 @@ def _networks(
     config: Config,
     ids: Sequence[str],
     params: Params,
-    report: Mapping[str, np.ndarray],
+    fitted: Sequence[swarm.FitResult],
     network: OwnNetwork | None,
 ) -> Networks:
-    """Make networks from weights (series x member, ...) and a report of each network.
+    """Make networks from weights (series x member, ...) and from their training.
 
     In the report of a series losses become means, epochs the largest, the status the worst.
     """
     each = jax.tree.leaves(params)[0].shape[0] // len(ids)
     params = jax.tree.map(lambda leaf: split_members(np.asarray(leaf), each), params)
-    table = pd.DataFrame(dict(report))
+    table = pd.concat([_report(one) for one in fitted])
     if each > 1:
         worst = table.groupby(np.arange(len(table)) // each)
         status = worst["status"].agg(lambda of: max(of, key=_STATUSES.index))
         loss = worst["validation_loss"].mean()
         table = worst.max(numeric_only=False).assign(status=status, validation_loss=loss)
+    elif len(fitted) > 1:  # by the sizes that a search chose
+        table = table.loc[list(ids)]
     table = table.set_axis(pd.Index(ids, name="unique_id"))
-    return Networks(config, tuple(ids), params, table, network)
+    return Networks(config, tuple(ids), params, table, network, computed=fitted[0].computed)
 
 
 _STATUSES = ("stopped_early", "finished", "training", "diverged", "failed")  # the worst last
@@ -253,13 +215,14 @@ def _hidden_sizes(config: Config) -> list[int]:
     return sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
 
 
-def _report(fitted: swarm.FitResult) -> dict[str, np.ndarray]:
+def _report(fitted: swarm.FitResult) -> pd.DataFrame:
     """Report the training, a row per network; ``why_not``: why none was trained, or empty."""
     names = {status.value: status.name.lower() for status in swarm.Status}
-    return {
+    columns = {
         "why_not": np.array([fitted.failed.get(name, "") for name in fitted.ids], object),
         "status": np.array([names[int(status)] for status in fitted.status], object),
         "epochs": fitted.epochs,
         "best_epoch": fitted.best_epoch,
         "validation_loss": fitted.best_loss,
     }
+    return pd.DataFrame(columns, index=list(fitted.ids))

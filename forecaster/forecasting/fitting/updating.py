@@ -23,7 +23,7 @@ from forecaster.errors import (
     name_reasons,
 )
 from forecaster.forecasting.fitting.arguments import check_training
-from forecaster.forecasting.fitting.common import Common
+from forecaster.forecasting.fitting.common import Common, Sampling
 from forecaster.forecasting.fitting.fit import coverage_of, fit_part
 from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.methods import rows_to_train
@@ -69,8 +69,9 @@ def update(
     # Independent networks have no common start, so a series that has grown cannot begin with one.
     able = networks.trained if pooled is None else networks.networked.any(keepdims=True)
     able = np.broadcast_to(able, len(model.ids))[networks.rows_of(panel.ids)]
+    sampling = Sampling(panel.ids, panel.ids, (), steps, able)
     part, _, scores = fit_part(
-        panel, model.config, seed, Common(panel.ids, steps, bare, pooled, networks=able),
+        panel, model.config, seed, Common(sampling, bare, pooled),
         network=networks.network, before=networks, executor=executor, on_progress=on_progress,
     )  # fmt: skip
     done = set(part.ids)

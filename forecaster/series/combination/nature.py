@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
+from msgspec import structs
 
 from forecaster.series.calendar.gaps import fill, regular_rows, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
@@ -101,6 +102,14 @@ class Nature:
                     f"natures: {name!r:.50}: {what}: expected what fits the series; got "
                     f"{getattr(self, what)!r:.100}"
                 )
+
+    def by_component(self, name: str) -> "Nature | None":
+        """Return the properties with a component as the whole blend; None where it is missing."""
+        components, blend = self.components, self.blend
+        if blend is None or name not in components.kind.names or not getattr(components, name, 1):
+            return None
+        alone = structs.replace(components, kind=components.kind._replace(names=(name,)))
+        return dataclasses.replace(self, components=alone, blend=blend._replace(weights=(1.0,)))
 
     @property
     def multiplies(self) -> bool:
