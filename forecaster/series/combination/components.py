@@ -4,6 +4,7 @@ Their parameters come from the rows that were known when they were fitted; later
 state. Each is fitted for all series at once.
 """
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias, cast
@@ -46,6 +47,7 @@ _FEWEST_OF_THETA = 8  # rows: more than its first errors and three parameters
 _LONG_DAYS = 800  # rows from which daily series have a pattern of the year
 _SEEN_A_YEAR = 546  # rows from which the linear model looks a year back
 _WEEK, _YEAR = 7, 365
+_FEW_ROWS = 100_000  # of all series together, up to which fits are remembered
 
 
 class Combination(NamedTuple):
@@ -169,7 +171,7 @@ def fit_components(
         some, pool = [rows[number] for number in numbers], pools.get(kind.lags)
         with np.errstate(all="ignore"):  # what is not finite is not used
             made: dict[str, Sequence[Any]] = {
-                name: _CLASSICAL[name].fit(some, kind.classical_season)
+                name: _fit_classical(name, some, kind.classical_season)
                 for name in kind.names
                 if name in _CLASSICAL
             }
@@ -183,6 +185,18 @@ def fit_components(
                 own = {LINEAR: own[LINEAR]}
             fitted[number] = Components(learned=len(row), kind=kind, **own)
     return fitted
+
+
+def _fit_classical(name: str, rows: Sequence[Row], season: int) -> Sequence[Any]:
+    if sum(map(len, rows)) > _FEW_ROWS:
+        return _CLASSICAL[name].fit(rows, season)
+    return _fit_lately(name, tuple(row.tobytes() for row in rows), season)
+
+
+@functools.lru_cache(maxsize=32)
+def _fit_lately(name: str, rows: tuple[bytes, ...], season: int) -> Sequence[Any]:
+    """Fit a model. Cached, as weights and blends of a small panel are learned from the same fit."""
+    return _CLASSICAL[name].fit([np.frombuffer(row) for row in rows], season)
 
 
 def _by_kind(kinds: Iterable[Combination]) -> dict[Combination, list[int]]:
