@@ -12,28 +12,25 @@ from forecaster.classical import filtering as room
 from forecaster.classical import linear_filter
 from tests.messages import refuses
 
+RANDOM = np.random.default_rng(0).normal(size=(7, 30))
+RANDOM[2, 3] = np.nan
+SHORT = [0.5], [1.0, -0.5]
+
 
 @pytest.mark.parametrize("axis", [0, 1, -1, -2])
 @pytest.mark.parametrize(
-    ("above", "below"),
-    [([0.06], [1.0, -0.94]), ([1.0, -1.0, 0.0, 0.5], [1.0, -0.5, 0.25, 0.125])],
+    ("above", "below", "values"),
+    [
+        ([0.06], [1.0, -0.94], RANDOM),
+        ([1.0, -1.0, 0.0, 0.5], [1.0, -0.5, 0.25, 0.125], RANDOM),
+        (*SHORT, np.arange(60).reshape(4, 15)[::2, ::3]),
+        (*SHORT, np.empty((3, 0))),
+        (*SHORT, np.empty((0, 3))),
+    ],
 )
-def test_it_gives_the_bits_of_lfilter(above, below, axis) -> None:
-    values = np.random.default_rng(0).normal(size=(7, 30))
-    values[2, 3] = np.nan
-    expected = lfilter(above, below, values, axis=axis)
+def test_it_gives_the_bits_of_lfilter(above, below, values, axis) -> None:
+    expected = lfilter(above, below, values.astype(float), axis=axis) if values.size else values
     np.testing.assert_array_equal(linear_filter(above, below, values, axis), expected)
-
-
-def test_strides_and_whole_numbers_do_not_matter() -> None:
-    values = np.arange(60).reshape(4, 15)
-    expected = lfilter([0.5], [1.0, -0.5], values[::2, ::3].astype(float))
-    np.testing.assert_array_equal(linear_filter([0.5], [1.0, -0.5], values[::2, ::3]), expected)
-
-
-def test_no_values_give_no_output() -> None:
-    assert linear_filter([0.5], [1.0, -0.5], np.empty((3, 0))).shape == (3, 0)
-    assert linear_filter([0.5], [1.0, -0.5], np.empty((0, 3))).shape == (0, 3)
 
 
 def test_scipy_without_the_compiled_module_is_used_as_a_whole(monkeypatch) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.classical import ces_ahead, ets_ahead, fit_ces, fit_ets, fit_theta, theta_ahead
+from forecaster.classical import MODELS
 
 FEWEST = {"ets": 5, "theta": 4, "ces": 5}
 HARDLY = [np.zeros(30), np.full(30, 7.0), np.r_[5.0, np.zeros(29)]]
@@ -15,11 +15,8 @@ EXTREME = [
 
 def ahead(name: str, row: np.ndarray, horizon: int) -> np.ndarray:
     """Forecasts made at every value, by the model of all values with a season of four."""
-    if name == "ets":
-        return ets_ahead([row], fit_ets([row], 4), [len(row)], horizon)[0]
-    if name == "theta":
-        return theta_ahead([row], fit_theta([row], 4), horizon)[0]
-    return ces_ahead([row], fit_ces([row], 4), horizon)[0]
+    model = MODELS[name].functions
+    return model.ahead([row], model.fit([row], 4), [len(row)], horizon)[0]
 
 
 @pytest.mark.parametrize("length", range(1, 12))

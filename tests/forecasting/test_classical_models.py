@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.classical import ces_ahead, ets_ahead, fit_ces, fit_ets, fit_theta, theta_ahead
+from forecaster.classical import MODELS
 from tests.frames import long
 from tests.slow import rest_slow
 
@@ -26,17 +26,8 @@ def seasonal(count: int = 5, rows: int = 72, seed: int = 0) -> pd.DataFrame:
     return long({f"s{n}": row for n, row in enumerate(y)}, days)
 
 
-@pytest.mark.parametrize(
-    ("name", "fit", "ahead"),
-    rest_slow(
-        [
-            ("theta", fit_theta, theta_ahead),
-            ("ets", fit_ets, ets_ahead),
-            ("ces", fit_ces, ces_ahead),
-        ]
-    ),
-)
-def test_the_forecast_is_that_of_the_model_alone(name, fit, ahead, tmp_path):
+@pytest.mark.parametrize("name", rest_slow(["theta", "ets", "ces"]))
+def test_the_forecast_is_that_of_the_model_alone(name, tmp_path):
     frame = seasonal()
     short = pd.DataFrame({"unique_id": "short", "ds": frame["ds"].iloc[:2], "y": [3.0, 4.0]})
     panel = fc.load_panel(pd.concat([frame, short]))
@@ -48,9 +39,9 @@ def test_the_forecast_is_that_of_the_model_alone(name, fit, ahead, tmp_path):
     assert (long["forecast_by"] == name).all()
     assert made["forecast_by"].iloc[-1] == "last value"
     rows = [part.to_numpy() for _, part in frame.groupby("unique_id")["y"]]
-    fitted = fit(rows, 12)
-    learned = [[len(row) for row in rows]] if name == "ets" else []
-    expected = [one[-1] for one in ahead(rows, fitted, *learned, HORIZON)]
+    fit, ahead, *_ = MODELS[name].functions
+    made_by_row = ahead(rows, fit(rows, 12), list(map(len, rows)), HORIZON)
+    expected = [one[-1] for one in made_by_row]
     np.testing.assert_allclose(long[name.upper()], np.ravel(expected), rtol=1e-9)
     loaded = fc.load(fc.save(model, tmp_path / "run"))
     pd.testing.assert_frame_equal(fc.predict(loaded, panel), made, check_exact=True)

@@ -10,6 +10,7 @@ import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.forecasting import FORECAST_BY, Method
 from forecaster.forecasting.methods import counted, worth_networks
+from tests.frames import long as frame_by_name
 from tests.messages import refuses, warns
 
 HORIZON = 4
@@ -27,20 +28,13 @@ ODD = {
 
 
 def frame_of(series: dict[str, list[float]]) -> pd.DataFrame:
-    parts = [
-        pd.DataFrame({"unique_id": name, "ds": np.arange(len(y)), "y": y})
-        for name, y in series.items()
-    ]
-    return pd.concat(parts, ignore_index=True)
+    return frame_by_name(series, np.arange(max(map(len, series.values()))))
 
 
 def trends(rows: int, count: int = 40, seed: int = 0) -> pd.DataFrame:
     random = np.random.default_rng(seed)
-    y = (
-        50
-        + random.normal(1, 0.5, (count, 1)) * np.arange(rows)
-        + random.normal(size=(count, rows)).cumsum(1)
-    )
+    growth = random.normal(1, 0.5, (count, 1)) * np.arange(rows)
+    y = 50 + growth + random.normal(size=(count, rows)).cumsum(1)
     return frame_of({f"s{n:02d}": list(row) for n, row in enumerate(y)})
 
 

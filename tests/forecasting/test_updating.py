@@ -9,44 +9,34 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
+from tests.frames import long
 from tests.messages import refuses
 from tests.slow import rest_slow
 
 NAMES = ["AAA", "BBB", "CCC"]
 QUICK: dict[str, Any] = {
-    "horizon": 2,
-    "lookback": 12,
-    "burn_in": 4,
-    "members": 2,
-    "hidden": 4,
-    "epochs": 3,
-}
+    "horizon": 2, "lookback": 12, "burn_in": 4, "members": 2, "hidden": 4, "epochs": 3,
+}  # fmt: skip
 
 
-def prices(rows: int, names=NAMES) -> pd.DataFrame:
+def prices(rows: int) -> pd.DataFrame:
     """Return the first rows of simulated prices, the same for any number of rows."""
-    parts = []
-    for name in names:
-        random = np.random.default_rng([ord(letter) for letter in name])
-        walk = 50 * np.exp(np.cumsum(random.standard_t(5, 400) * 0.01))[:rows]
-        days = pd.bdate_range("2022-01-03", periods=rows)
-        parts.append(pd.DataFrame({"unique_id": name, "ds": days, "close": walk}))
-    return pd.concat(parts, ignore_index=True)
+    drawn = [np.random.default_rng(number).standard_t(5, 400) for number in range(len(NAMES))]
+    walks = 50 * np.exp(np.cumsum(drawn, axis=1) * 0.01)[:, :rows]
+    days = pd.bdate_range("2022-01-03", periods=rows)
+    return long(dict(zip(NAMES, walks, strict=True)), days, "close")
 
 
 def values(rows: int, short: int = 12) -> pd.DataFrame:
     """Return series that are no prices, of which the last is too short for networks."""
-    random = np.random.default_rng(3)
-    parts = []
-    for number, name in enumerate(["a", "b", "c", "d"]):
-        y = (
-            20
-            + np.cumsum(random.normal(size=300)) * 0.2
-            + 3 * np.sin(np.arange(300) * 2 * np.pi / 7)
-        )
-        count = short if number == 3 else rows
-        parts.append(pd.DataFrame({"unique_id": name, "ds": np.arange(count), "y": y[:count]}))
-    return pd.concat(parts, ignore_index=True)
+    walks = 0.2 * np.random.default_rng(3).normal(size=(4, 300)).cumsum(1)
+    y = 20 + walks + 3 * np.sin(np.arange(300) * 2 * np.pi / 7)
+    parts = [(name, short if name == "d" else rows) for name in "abcd"]
+    frames = [
+        pd.DataFrame({"unique_id": name, "ds": np.arange(count), "y": own[:count]})
+        for (name, count), own in zip(parts, y, strict=True)
+    ]
+    return pd.concat(frames, ignore_index=True)
 
 
 @pytest.fixture(scope="module", params=rest_slow(["pooled", "independent"]))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import forecaster as fc
+from forecaster.series.combination.components import Combination, components_ahead
 from forecaster.series.combination.nature import Nature, common_seasons, with_common
 from forecaster.series.features.choosing import choose_transform
 from forecaster.series.features.transformed import Transformed
@@ -62,6 +63,17 @@ def test_a_young_series_takes_its_season_from_its_first_year_and_from_its_panel(
     rows = [y[:60] for y in z[:8]] + [y[46:60] for y in z[8:]]
     error = np.abs(last(rows, (12,), 6)[8:] - z[8:, 60:]).mean()
     assert error < 0.8 * np.abs(z[8:, 59:60] - z[8:, 60:]).mean()
+
+
+def test_a_sparse_series_may_be_forecast_as_zero():
+    z = np.where(np.random.default_rng(0).random(60) < 0.8, 0.0, 3.3)
+    nature = fitted([z], (), 4).natures["s000"]
+    assert nature.sparse and not nature.counts and nature.blend is not None
+    assert nature.components.kind.names[-1] == "zero" and nature.blend.weights[-1] > 0.2
+    alone = nature.by_component("zero")
+    assert alone is not None
+    assert (components_ahead([z], [alone.components], 3, [0])[0][0] == 0).all()
+    assert "zero" not in Combination.of(60, 60, (), None, sparse=False).names
 
 
 def queue(seed: int, days: int) -> np.ndarray:

@@ -4,10 +4,13 @@ import copy
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
+from forecaster.series import held_back_rows
 from forecaster.series.combination.counts import CountPrior
-from forecaster.series.combination.learning import learn
+from forecaster.series.combination.learning import fitted, kinds_of, learn, with_judged_blends
+from forecaster.series.combination.nature import Nature
 from forecaster.series.features.any_series import AnySeries, LearnedOfAny
 from forecaster.series.features.choosing import read_transform
 from forecaster.series.features.transforms import Transform
@@ -17,7 +20,27 @@ from forecaster.series.known.responses import ResponsePrior
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.prices.common_volatility import OWN_TERMS, STATE_TERMS, CommonVolatility
 from tests.messages import refuses
-from tests.series.test_learning import HORIZON, NATURES, ROWS, all_of
+
+HORIZON = 4
+
+
+def seasonal(rows: int = 60, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    steps = np.arange(rows)
+    return 50 + 0.3 * steps + 8 * np.sin(steps * np.pi / 6) + random.normal(size=rows)
+
+
+ROWS = [seasonal(60), seasonal(40, 1), seasonal(75, 2), *(seasonal(9 + n, n) for n in range(3))]
+NATURES = [Nature(seasons=(12,))] * 4 + [Nature(seasons=(4,)), Nature(seasons=(3, 6))]
+
+
+def all_of(rows, known, learned):
+    """Series with components and blends, the errors of which were held back."""
+    first = [row[: len(row) - held_back_rows(len(row), HORIZON)] for row in rows]
+    kinds = kinds_of(rows, known, None, list(map(len, first)))
+    some = fitted(first, known, kinds, learned.early or learned.pools, HORIZON)
+    return with_judged_blends(rows, some, HORIZON, learned)
+
 
 TERMS = len(OWN_TERMS) + len(STATE_TERMS)
 NAMES = ("a", "b", "c", "d", "e", "f")
