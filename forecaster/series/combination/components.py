@@ -190,7 +190,7 @@ def fit_components(
 def _fit_classical(name: str, rows: Sequence[Row], season: int) -> Sequence[Any]:
     if sum(map(len, rows)) > _FEW_ROWS:
         return _CLASSICAL[name].fit(rows, season)
-    return _fit_lately(name, tuple(row.tobytes() for row in rows), season)
+    return _fit_lately(name, tuple(np.asarray(row, float).tobytes() for row in rows), season)
 
 
 @functools.lru_cache(maxsize=32)
