@@ -103,7 +103,7 @@ def flagged_panel() -> Panel:
     flags = pd.DataFrame(
         {"unique_id": ["a", "b", "gone"], "ds": days[[3, 5, 5]],
          "flag": ["copied", UNCONFIRMED, "copied"], "known": days[[6, 5, 5]],
-         "until": pd.to_datetime([None, days[7], None])}
+         "until": np.array(["NaT", days[7], "NaT"], days.dtype)}
     )  # fmt: skip
     return Panel.from_frame(frame({"a": 10, "b": 10})).with_flags(flags)
 
