@@ -249,12 +249,11 @@ class AnySeries(Transform):
         which only ratios count.
         """
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
-        relative = np.array([self._nature(name).logarithmic for name in panel.ids])
+        relative = self.of_natures(panel.ids, lambda nature: nature.logarithmic) > 0
         far = np.abs(values) > _LARGEST
-        if relative.any():
-            logs = np.log10(np.where(values[relative] > 0, values[relative], np.nan))
-            range_so_far = np.fmax.accumulate(logs, axis=1) - np.fmin.accumulate(logs, axis=1)
-            far[relative] = range_so_far > _FARTHEST
+        logs = np.log10(np.where(values > 0, values, np.nan)[relative])
+        range_so_far = np.fmax.accumulate(logs, axis=1) - np.fmin.accumulate(logs, axis=1)
+        far[relative] = range_so_far > _FARTHEST
         return far
 
     def applied(
