@@ -135,6 +135,10 @@ REFUSED = {
         f"2026-09-01,{store},{item},1\n" for store in "AB" for item in "CD"),
     "a date beside an hour": table("date,hour,load", "2026-09-01", "1{n}", "{n}"),
     "a date beside a time of day": table("date,hour,y", "2026-09-01", "{n}:00", "1{n}"),
+    "months beside years": "year,month,y\n" + "".join(
+        f"{year},{month},1\n" for year in (2024, 2025) for month in range(1, 13)),
+    "zones beside hours": "date,hour,zone,load\n" + "".join(
+        f"2026-09-01,{hour},{zone},1\n" for hour in range(24) for zone in "AB"),
     "a store with a row twice": "date,store,y\n" + "".join(
         f"2026-09-0{day},{store},1\n" for day in (1, 2, 3) for store in "AAB"[day % 2 :]),
     "an hour that comes again": "date,y\n" + "".join(

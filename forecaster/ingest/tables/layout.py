@@ -168,16 +168,20 @@ def with_joined_ids(
 def with_clock(dates: pd.Series, clock: pd.Series, where: TableLocation) -> pd.Series:
     """Return dates as text with their times of day, or hours, which Stooq writes as 093000.
 
-    Raises DataError for a cell that is no time of day.
+    Years get their quarter, month or week, as the name of that column says. Raises DataError for a
+    cell that is no time of day.
     """
-    text = clock.astype(str).str.strip()
+    text, days = (part.astype(str).str.strip() for part in (clock, dates))
+    kind = canonical(where.written_names.get(CLOCK, str(clock.name)))[:1].upper()
+    if kind in ("Q", "M", "W") and days.str.fullmatch(r"\d{4}(?:\.0)?").all():
+        return days.str[:4] + kind + text.str.removesuffix(".0").str.zfill(2)
     text = text.str.replace(r"^(\d\d)(\d\d)(\d\d)$", r"\1:\2:\3", regex=True)
     text = text.str.replace(r"^(\d\d?)(?:\.0)?$", r"\1:00", regex=True)
     text = text.str.replace(r"^(?=\d:)", "0", regex=True)
     if (bad := ~text.str.contains(r"\d", regex=True)).any():
         got = "empty" if clock.isna()[bad].iloc[0] else f"{text[bad].iloc[0]!r} is no time of day"
         raise DataError(f"{where.cell(bad, CLOCK)}: {got}; expected one such as 13:30")
-    return dates.astype(str).str.strip() + " " + text
+    return days + " " + text
 
 
 def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

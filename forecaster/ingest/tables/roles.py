@@ -70,7 +70,7 @@ def is_needed(name: str) -> bool:
 
 CLOCK = "time of day"
 """The role of a column with the times of day of the dates in another one."""
-_WORDS = {"unique_id": "the series", "ds": "the time", "y": "the target"}
+_WORDS = {"unique_id": "the series", "ds": "the time", "y": "the target", CLOCK: "the time of day"}
 _NAME_THEM = (
     "Name the columns: --columns id=NAME,time=NAME,target=NAME (in Python id_col=, time_col=, "
     "target_col=), or, if each column is a series, the time alone: --columns wide,time=NAME "
@@ -241,11 +241,12 @@ def options_that_name(table: pd.DataFrame, names: Mapping[str, str]) -> list[str
     has_target = not of.keys().isdisjoint(TARGETS)
     if "ds" not in of or not (has_target or numbers):
         return []
-    hours = [old for old in kinds if _may_be_hours(table[old])]
+    clock = [of[CLOCK]] if CLOCK in of else []
+    hours = clock or [old for old in kinds if _may_be_hours(table[old])]
     words = [old for old in kinds if kinds[old] == "text" and _may_name_series(table[old])]
     words = [old for old in words if old not in hours]
     known = [of[role] for role in ("unique_id", "ds") if role in of]
-    if table.duplicated([*known, *words]).any():  # perhaps the hours are in a column of their own
+    if clock or table.duplicated([*known, *words]).any():  # perhaps by hours in another column
         known += hours[:1]
     keys = (key for n in range(len(words) + 1) for key in itertools.combinations(words, n))
     key = next((key for key in keys if not table.duplicated([*known, *key]).any()), None)
@@ -271,8 +272,8 @@ def options_that_name(table: pd.DataFrame, names: Mapping[str, str]) -> list[str
 
 
 def _may_be_hours(cells: pd.Series) -> bool:
-    """Return whether a column holds times of day such as 13:30, or whole hours of a day."""
-    if _is_clock(cells):
+    """Return whether a column holds times of day, whole hours of a day, or is a part of a year."""
+    if _is_clock(cells) or canonical(str(cells.name)) in ("quarter", "month", "week"):
         return True
     whole = pd.api.types.is_integer_dtype(cells) and bool(cells.between(0, 24).all())
     return whole and cells.max() > _MONTHS
