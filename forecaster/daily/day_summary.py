@@ -9,7 +9,7 @@ from forecaster.errors import name_reasons
 from forecaster.files import atomic
 from forecaster.record import Alarm
 
-_EXIT_CODES = {"ok": 0, "failed": 1, "partly": 3, "alarm": 4}  # by the state
+EXIT_CODES = {"ok": 0, "failed": 1, "partly": 3, "alarm": 4}  # by the state
 
 
 @dataclasses.dataclass
@@ -62,7 +62,7 @@ class Summary:
     @property
     def exit_code(self) -> int:
         """The exit code that tells a scheduler."""
-        return _EXIT_CODES[self.state]
+        return EXIT_CODES[self.state]
 
     def as_json(self) -> str:
         """Return the summary as one JSON object, its state and exit code first.
