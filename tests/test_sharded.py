@@ -122,10 +122,12 @@ def test_forecasts_are_those_of_one_piece_and_one_ticker_opens_one_shard(
             == sorted(run(*command, "--home", data / "whole").stdout.splitlines())
         )  # fmt: skip
     monkeypatch.setattr(opening, "load_whole", read := Mock(wraps=opening.load_whole))
+    monkeypatch.setattr(opening, "read_rest", facts := Mock(wraps=opening.read_rest))
     assert run("predict", "FFF", "--home", sharded).exit_code == 0
     newcomer = run("predict", "EEE", "--format", "csv", "--home", sharded)
     # For a newcomer any will do: they have the common start.
     assert [call.args[0].name for call in read.call_args_list] == ["0002", "0000"]
+    assert all(call.args[0].parent.name == "models" for call in facts.call_args_list)
     assert (
         newcomer.stdout == run("predict", "EEE", "--format", "csv", "--home", data / "whole").stdout
     )

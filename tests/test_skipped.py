@@ -8,7 +8,6 @@ from forecaster.errors import (
     Kind,
     Skipped,
     name_reasons,
-    skipped_frame,
     skipped_from_json,
     skipped_to_json,
 )
@@ -31,10 +30,6 @@ def test_every_kind_is_a_sentence_with_its_fields_and_is_the_same_on_disk():
         assert all(str(FIELDS[name]) in str(reason) for name in Kind(kind).parts)
         assert stored[kind].pop("reason") == str(reason)
     assert skipped_from_json(stored) == skipped
-    frame = skipped_frame({"A": skipped[Kind.TOO_SHORT], "B": skipped[Kind.CONSTANT]})
-    assert list(frame) == ["unique_id", "kind", "rows", "needed", "reason"]
-    assert frame["kind"].tolist() == ["too_short", "constant"]
-    assert frame["rows"].tolist()[:1] == [30] and frame["needed"].isna().tolist() == [False, True]
 
 
 @pytest.mark.parametrize(

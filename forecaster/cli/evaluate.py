@@ -32,7 +32,7 @@ from forecaster.cli.shared import (
     show,
 )
 from forecaster.errors import listed
-from forecaster.files import PAGES, Home, check_output, check_parent
+from forecaster.files import PAGES, Home, Output, check_output, check_parent
 
 _FOR_PAGES = 0.25  # figures and report are made if the tables take less than this part of memory
 
@@ -191,11 +191,9 @@ def report(
     if groups is not None:
         ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
         evaluation = evaluation.grouped(groups.of(ids))
-    if page is None:
-        written = pages.build_report(evaluation)
-    else:
-        written = page.path
-        page.write(lambda to: pages.build_report(evaluation, to))
+    page = page or Output(evaluation.folder / "report.html", "html")
+    page.write(lambda to: pages.build_report(evaluation, to))
+    written = page.path
     _print_verdict(evaluation)
     show(f"Report: {written}")
     if evaluation.summary.groups:

@@ -34,7 +34,6 @@ from .extras import pip_command as pip_command
 from .extras import require as require
 from .skipped import Kind as Kind
 from .skipped import Skipped as Skipped
-from .skipped import skipped_frame as skipped_frame
 from .skipped import skipped_from_json as skipped_from_json
 from .skipped import skipped_to_json as skipped_to_json
 from .spelling import hint_of_zeros as hint_of_zeros

@@ -4,12 +4,9 @@ import dataclasses
 import string
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Kind(StrEnum):
@@ -157,15 +154,3 @@ def skipped_from_json(stored: Mapping[str, Any]) -> dict[str, Skipped]:
         except ValueError as error:
             raise ValueError(f"skipped: {name!r}: {error}") from error
     return skipped
-
-
-def skipped_frame(skipped: Mapping[str, Skipped]) -> "pd.DataFrame":
-    """Return a row per series: ``unique_id, kind, rows, needed, reason``."""
-    import pandas as pd
-
-    rows = [
-        (name, reason.kind.value, reason.rows, reason.needed, str(reason))
-        for name, reason in skipped.items()
-    ]
-    frame = pd.DataFrame(rows, columns=["unique_id", "kind", "rows", "needed", "reason"])
-    return frame.astype({"rows": "Int64", "needed": "Int64"})

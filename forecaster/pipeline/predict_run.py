@@ -1,6 +1,7 @@
 """Forecast with a saved model."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -172,14 +173,11 @@ def predict_from_home(
                 ids, unknown, retired = all_series(store, opened, newcomers=newcomers)
             else:
                 ids, unknown = resolve_names(opened.ids, opened.index.skipped, tickers)
-            ends, updated = stored_ends(store), opened.provenance.get("fitted_until")
-            # The latest time of the fit before; of series without dates it is a number.
-            then = np.datetime64(updated, "ns") if updated and ends else None
             asked = _Asked(
                 opened, home, store, tuple(level), n_paths, sums, covariates or CovariateFiles(),
                 on_notice or (lambda message: None), tuple(quantiles), end, max_late,
                 max(_LEAST_KEPT, _KEPT if history is None else history),
-                Ends(ends if end is None else {}), Ends.at_fit(opened.fitted_until, then),
+                Ends(stored_ends(store) if end is None else {}),
             )  # fmt: skip
             made = _by_shard(asked, ids, unknown)
         except DamagedModel as error:
@@ -200,7 +198,6 @@ class _Asked:
     - ``kept``: latest rows of each series that the prediction keeps
     - ``ends``: of all stored series; none where a day to forecast from was named. They are read
       once, so rows that arrive meanwhile count for the series of later shards only
-    - ``fitted``: the ends of all series at the fit
     """
 
     run: Run
@@ -216,7 +213,14 @@ class _Asked:
     max_late: int | None
     kept: int
     ends: Ends
-    fitted: Ends
+
+    @functools.cached_property
+    def fitted(self) -> Ends:
+        """The ends of all series at the fit, for which all shards are opened."""
+        # The latest time of the fit before an update; of series without dates it is a number.
+        updated = self.run.provenance.get("fitted_until") or ""
+        dated = updated and not updated.lstrip("-").isdecimal()
+        return Ends.at_fit(self.run.fitted_until, np.datetime64(updated, "ns") if dated else None)
 
 
 def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Prediction:
@@ -235,7 +239,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     whole, usable = prepared(model, panel)  # with networks of new series
     late = list[Finding]()
     if asked.run.source != "simulated":  # which lacks sessions at random
-        late = [*find_late(usable, asked.end, asked.ends, asked.fitted)]
+        late = [*find_late(usable, asked.end, asked.ends, lambda: asked.fitted)]
     usable = _punctual(usable, late, asked.max_late)
     unknown |= {name: reason for name, reason in usable.skipped.items() if name in ids}
     frame, forecast, missing = _frame(asked, whole, usable)

@@ -87,13 +87,16 @@ def test_series_that_had_ended_at_the_fit_are_known_to_have():
     then = {**fit, "AAA": np.datetime64("2024-04-23")}
     stored = Ends(dict(zip(made.ids, (made.times[own][-1] for own in made.mask), strict=True)))
     known = Ends.at_fit(then)
-    assert [*found("ended", made, END, stored, known)] == ["AAA"]  # BBB is late since the fit
-    assert [*found("behind", made, END, stored, known)] == ["BBB"]
-    assert [*found("ended", made.only(["AAA"]), END, stored, known)] == ["AAA"]
+    assert [*found("ended", made, END, stored, lambda: known)] == [
+        "AAA"
+    ]  # BBB is late since the fit
+    assert [*found("behind", made, END, stored, lambda: known)] == ["BBB"]
+    assert [*found("ended", made.only(["AAA"]), END, stored, lambda: known)] == ["AAA"]
     earlier = Ends.at_fit({**then, "AAA": np.datetime64("2024-04-22")})
     close = dataclasses.replace(made, channels=("close",), target="close")
-    assert not found("ended", made, END, stored, earlier)
-    assert not found("ended", close, END, stored, known)
+    assert not found("ended", made, END, stored, lambda: earlier)
+    assert not found("ended", close, END, stored, lambda: known)
     # At the first fit it had not ended, though others were updated since.
     until = {**fit, "AAA": np.datetime64("2024-04-23", "ns")}
-    assert not found("ended", made, END, stored, Ends.at_fit(until, np.datetime64("2024-04-23")))
+    updated = Ends.at_fit(until, np.datetime64("2024-04-23"))
+    assert not found("ended", made, END, stored, lambda: updated)

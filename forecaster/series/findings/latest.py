@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -107,7 +107,10 @@ class Ends:
 
 
 def find_late(
-    panel: Panel, end: Date | None = None, stored: Ends = Ends(), fitted: Ends = Ends()
+    panel: Panel,
+    end: Date | None = None,
+    stored: Ends = Ends(),
+    fitted: Callable[[], Ends] = Ends,
 ) -> Iterator[Finding]:
     """Yield the series that lack sessions; ``rows`` of a finding is their number.
 
@@ -121,7 +124,7 @@ def find_late(
 
     - ``end``: the last day that is over; None: until now
     - ``stored``: the ends of all stored series; one of the panel that is not there is retired
-    - ``fitted``: the ends of all series at the fit
+    - ``fitted``: returns the ends of all series at the fit; called only if they are needed
     """
     ends = {name: times[-1] for name, times in panel.times_of_rows().items()}
     # Whichever day of the month their rows are on.
@@ -132,8 +135,9 @@ def find_late(
     missed = functools.cache(_missed)  # most calls repeat an earlier one
     ended: set[str] = set()
     if behind and panel.target == "y":  # of all series of the fit, whichever are asked for
-        then = {name: fitted.of[name] for name in ends if name in fitted.of}
-        ended = {name for name in _behind(then, kinds, fitted) if ends[name] <= then[name]}
+        fit = fitted()
+        then = {name: fit.of[name] for name in ends if name in fit.of}
+        ended = {name for name in _behind(then, kinds, fit) if ends[name] <= then[name]}
     for name, last in ends.items():
         since = behind.get(name, 0)
         count = max(missed(kinds[name], last, end), since)
