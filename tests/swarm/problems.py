@@ -1,5 +1,6 @@
 """Recurrences with random weights, for the tests of the kernels."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -22,3 +23,18 @@ def problem(seed, members, steps, batch, features, hidden, cell=lstm):
     valid = (random.random((members, steps, batch)) < 0.8).astype(np.float32)
     weights = random.normal(size=(members, steps, batch, hidden)).astype(np.float32)
     return tuple(map(jnp.asarray, (*arrays, valid, weights)))
+
+
+def outputs(recurrence, arrays):
+    """Return hidden states, and gradients of all arrays but the mask, of many members."""
+
+    def one(*arrays):
+        *arrays, weights = arrays
+        hidden = recurrence(*arrays)
+        weights = weights[-1] if hidden.ndim == 2 else weights
+        return (hidden * weights).sum(), hidden
+
+    differentiated = tuple(range(len(arrays) - 2))
+    both = jax.jit(jax.vmap(jax.value_and_grad(one, argnums=differentiated, has_aux=True)))
+    (_, hidden), gradients = both(*arrays)
+    return hidden, *gradients

@@ -1,4 +1,4 @@
-"""Networks of another library: Equinox."""
+"""Networks of every library, and one network alone."""
 
 from typing import Any
 
@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import optax
 import pytest
+from flax import linen, nnx
 
 from forecaster import swarm
-from forecaster.swarm import Shared, Single, Swarm, SwarmError
+from forecaster.swarm import Shared, Single, Swarm, SwarmError, Variables
 from tests.messages import refuses
 from tests.swarm.test_swarm import HELD_BACK, X, Y, same
 
@@ -21,7 +22,6 @@ def make(functions, ids=IDS, **options) -> Swarm:
                  hyperparams={"learning_rate": 0.02}, **options)  # fmt: skip
 
 
-@pytest.fixture(scope="module")
 def with_state() -> swarm.Functions:
     eqx = pytest.importorskip("equinox")
 
@@ -45,22 +45,43 @@ def with_state() -> swarm.Functions:
     return swarm.equinox_functions(lambda key: eqx.nn.make_with_state(Normed)(key))
 
 
-def test_equinox_modules_learn(tmp_path):
+def perceptron() -> swarm.Functions:
     eqx = pytest.importorskip("equinox")
-    functions = swarm.equinox_functions(lambda key: eqx.nn.MLP(3, 1, 8, 1, key=key))
-    made = make(functions)
-    fitted = made.fit(x, y, epochs=10)
+    return swarm.equinox_functions(lambda key: eqx.nn.MLP(3, 1, 8, 1, key=key))
+
+
+class Dense(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.Dense(1)(linen.relu(linen.Dense(8)(x)))
+
+
+MODELS = {
+    "pure": lambda: ((lambda key: jax.random.normal(key, (3, 1))), (lambda w, x: x @ w)),
+    "linen": lambda: swarm.linen_functions(Dense(), x[0]),
+    "equinox": perceptron,
+    "equinox with state": with_state,
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_models_of_every_library_learn_and_are_exported_and_saved(kind, tmp_path):
+    model = MODELS[kind]()
+    made = make(model)
+    fitted = made.fit(x, y, epochs=6, batch_size=8)
     assert (fitted.evaluate(x, y) < made.evaluate(x, y)).all()
-    assert isinstance(fitted.params, eqx.nn.MLP) and fitted.params.layers[0].weight.shape == (
-        3,
-        8,
-        3,
-    )
-    module = fitted.member("b")
-    np.testing.assert_allclose(jax.vmap(module)(x[1]), fitted.predict(x)[1], rtol=1e-4, atol=1e-5)
+    member = fitted.member("b")
+    one = jax.vmap(member)(x[1]) if "equinox" in kind else member(x[1])
+    np.testing.assert_allclose(one, fitted.predict(x)[1], rtol=1e-4, atol=1e-5)
     fitted.save(tmp_path / "s")
-    loaded = Swarm.load(tmp_path / "s", functions, loss=optax.squared_error)
+    loaded = Swarm.load(tmp_path / "s", model, loss=optax.squared_error)
     assert same(loaded.predict(x), fitted.predict(x))
+    alone = make(model, ["b"]).fit(x[1:2], y[1:2], epochs=6, batch_size=8)
+    assert same(alone.params, fitted.select(["b"]).params)
+    if isinstance(fitted.params, Variables):
+        assert not same(made.params.state, fitted.params.state)
+        np.testing.assert_allclose(fitted.predict(x)[:, :1], fitted.predict(x[:, :1]), rtol=1e-4)
+        assert (fitted.predict(x, key=0) != fitted.predict(x)).any()
 
 
 @pytest.mark.parametrize("pair", [(x[0], x[1]), {"x": x[0], "z": x[1]}], ids=["tuple", "dict"])
@@ -78,23 +99,8 @@ def test_equinox_modules_of_several_inputs_take_them_together(pair):
     np.testing.assert_allclose(out, x[0] - x[1], rtol=1e-6)
 
 
-def test_equinox_state_is_carried(with_state):
-    made = make(with_state)
-    fitted = made.fit(x, y, epochs=6, batch_size=8)
-    assert (fitted.evaluate(x, y) < made.evaluate(x, y)).all()
-    assert not same(made.params.state, fitted.params.state)
-    np.testing.assert_allclose(fitted.predict(x)[:, :1], fitted.predict(x[:, :1]), rtol=1e-4)
-    one = jax.vmap(fitted.member("c"))(x[2])
-    np.testing.assert_allclose(one, fitted.predict(x)[2], rtol=1e-4, atol=1e-5)
-    alone = make(with_state, ["b"]).fit(x[1:2], y[1:2], epochs=6, batch_size=8)
-    assert same(alone.params, fitted.select(["b"]).params)
-    assert (fitted.predict(x, key=0) != fitted.predict(x)).any()
-
-
 def test_one_network_needs_no_member_axis(tmp_path):
     def network(rngs):
-        from flax import nnx
-
         return nnx.Sequential(nnx.Linear(3, 8, rngs=rngs), nnx.relu, nnx.Linear(8, 1, rngs=rngs))
 
     weight = np.ones(len(X[0]), np.float32)

@@ -1,13 +1,10 @@
 """The engine works without the rest of the package, so it could be published alone."""
 
-import os
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import forecaster.swarm
+from tests.swarm.processes import run_python
 
 FOLDER = Path(forecaster.swarm.__file__).parent
 
@@ -47,18 +44,4 @@ def test_it_works_under_another_name_without_the_package(tmp_path):
     for file in copy.rglob("*.py*"):
         file.write_text(file.read_text().replace("forecaster.swarm", "manymodels"))
     work = f"from pathlib import Path\nmanymodels_path = Path({str(tmp_path)!r}).joinpath\n{WORK}"
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", work], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "Swarm of 2 (2 finished)" in done.stdout
-
-
-def test_it_imports_nothing_else_of_the_package():
-    files = [*FOLDER.rglob("*.py"), *FOLDER.rglob("*.pyi")]
-    assert files
-    for file in files:
-        text = file.read_text()
-        elsewhere = re.findall(r"^\s*(?:from|import) forecaster(?!\.swarm)\b.*", text, re.M)
-        assert not elsewhere, f"{file}: {elsewhere}"
+    assert "Swarm of 2 (2 finished)" in run_python(work, PYTHONPATH=str(tmp_path))

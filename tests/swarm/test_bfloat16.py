@@ -17,26 +17,11 @@ from hypothesis import strategies as st
 from forecaster import swarm
 from forecaster.swarm.native import library
 from forecaster.swarm.recurrence import products_of
-from tests.swarm.problems import CELLS, problem
+from tests.swarm.problems import CELLS, outputs, problem
 
 # Rounding to bfloat16 has a relative error of up to 2^-9. Values and gradients are sums of products
 # of two rounded numbers over several steps: their relative error is a few times that.
 ROUNDING = 2.0**-9
-
-
-def outputs(recurrence, arrays):
-    """Return hidden states, and gradients of all arrays but the mask, of many members."""
-
-    def one(*arrays):
-        *arrays, weights = arrays
-        hidden = recurrence(*arrays)
-        weights = weights[-1] if hidden.ndim == 2 else weights
-        return (hidden * weights).sum(), hidden
-
-    differentiated = tuple(range(len(arrays) - 2))
-    both = jax.jit(jax.vmap(jax.value_and_grad(one, argnums=differentiated, has_aux=True)))
-    (_, hidden), gradients = both(*arrays)
-    return hidden, *gradients
 
 
 def apart(a, b):

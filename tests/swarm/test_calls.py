@@ -85,6 +85,16 @@ def test_states_that_stay_on_the_devices_give_what_those_on_the_host_give(name, 
     close(stays, results(Swarm(model, N, **options), data))
 
 
+@pytest.mark.parametrize("examples", [3, 4000], ids=["on one device", "on all lanes"])
+def test_single_calls_give_the_same_alone_and_in_company(examples):
+    x = RANDOM.normal(size=(70, examples, 3)).astype(np.float32)  # more than one chunk
+    everyone, own = (x, x.sum(-1, keepdims=True)), slice(66, 67)
+    alone = tuple(part[own] for part in everyone)
+    many = Swarm(PAIR, 70, **LINE)
+    for a, b in zip(results(many, everyone), results(many.select(["66"]), alone), strict=True):
+        close(jax.tree.map(lambda leaf: np.asarray(leaf)[own], a), b)
+
+
 @pytest.mark.parametrize("weight", [WEIGHT, EMPTY], ids=["all step", "one does not"])
 def test_a_step_that_does_not_count_keeps_the_latest_weights(weight):
     """After validation the best weights are not the latest, until a step counts."""

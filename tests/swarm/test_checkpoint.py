@@ -16,8 +16,8 @@ from safetensors.numpy import load_file
 
 from forecaster.swarm import Checkpoint, SwarmError
 from tests.messages import refuses
+from tests.slow import slow
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, TASKS, data, run, same
-from tests.swarm.test_swarm import X, Y, make
 
 __all__ = ["data"]  # the fixture
 
@@ -80,14 +80,6 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
         run(task, data, checkpoint=resume)
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_more_epochs_on_resuming_are_told_as_such(tmp_path):
-    make(["a"]).fit(X[:1], Y[:1], epochs=2, checkpoint=tmp_path / "c")
-    with refuses(SwarmError):
-        resume = Checkpoint(tmp_path / "c", resume=True)
-        make(["a"]).fit(X[:1], Y[:1], epochs=5, checkpoint=resume)
-
-
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -147,17 +139,9 @@ def written(path) -> tuple[int, int] | None:
         return None
 
 
-def assert_unharmed(data, leaves, epochs: int):
+@pytest.mark.parametrize(("kills", "epochs"), [(2, 3_000), slow(20, 15_000)])
+def test_killed_and_resumed_is_unharmed(data, tmp_path, compiled, kills, epochs):
+    leaves = kill_and_resume(tmp_path, compiled, kills, seed=0, epochs=epochs)
     whole = run(TASKS["SmallLSTM"], data, epochs=epochs, patience=epochs).params
-    whole = jax.tree.leaves(whole)
-    for number, leaf in enumerate(whole):
+    for number, leaf in enumerate(jax.tree.leaves(whole)):
         np.testing.assert_array_equal(leaves[str(number)], leaf)
-
-
-def test_killed_and_resumed_is_unharmed(data, tmp_path, compiled):
-    assert_unharmed(data, kill_and_resume(tmp_path, compiled, 2, seed=0, epochs=3_000), 3_000)
-
-
-@pytest.mark.slow
-def test_killed_twenty_times_and_resumed_is_unharmed(data, tmp_path, compiled):
-    assert_unharmed(data, kill_and_resume(tmp_path, compiled, 20, seed=1, epochs=15_000), 15_000)

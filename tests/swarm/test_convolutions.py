@@ -12,36 +12,22 @@ from forecaster.swarm.training.convolutions import with_products
 from tests.slow import rest_slow
 
 NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
-CASES = {
-    "same": ((2, 8, 9, 3), (3, 3, 3, 4), {"padding": "SAME", "dimension_numbers": NHWC}),
-    "valid": ((2, 8, 9, 3), (3, 2, 3, 4), {"padding": "VALID", "dimension_numbers": NHWC}),
-    "strides": (
-        (2, 8, 9, 3),
-        (3, 3, 3, 4),
-        {"padding": "SAME", "window_strides": (2, 3), "dimension_numbers": NHWC},
-    ),
-    "dilated": (
-        (2, 8, 9, 3),
-        (3, 2, 3, 4),
-        {"padding": [(2, 1), (0, 3)], "rhs_dilation": (2, 3), "dimension_numbers": NHWC},
-    ),
+INPUTS, KERNEL = (2, 8, 9, 3), (3, 2, 3, 4)
+CASES = {  # shapes of inputs and kernel, and what differs from SAME and NHWC
+    "same": (INPUTS, (3, 3, 3, 4), {}),
+    "valid": (INPUTS, KERNEL, {"padding": "VALID"}),
+    "strides": (INPUTS, (3, 3, 3, 4), {"window_strides": (2, 3)}),
+    "dilated": (INPUTS, KERNEL, {"padding": [(2, 1), (0, 3)], "rhs_dilation": (2, 3)}),
     "transposed": (
-        (2, 4, 5, 3),
-        (3, 3, 3, 4),
-        {"padding": [(2, 2), (1, 2)], "lhs_dilation": (2, 2), "dimension_numbers": NHWC},
+        (2, 4, 5, 3), (3, 3, 3, 4), {"padding": [(2, 2), (1, 2)], "lhs_dilation": (2, 2)}
     ),
-    "channels first": ((2, 3, 8, 9), (4, 3, 3, 2), {"padding": "SAME", "dimension_numbers": NCHW}),
-    "mixed layouts": (
-        (2, 8, 9, 3),
-        (4, 3, 3, 2),
-        {"padding": "SAME", "dimension_numbers": ("NHWC", "OIHW", "NCHW")},
-    ),
+    "channels first": ((2, 3, 8, 9), (4, 3, 3, 2), {"dimension_numbers": NCHW}),
+    "mixed layouts": (INPUTS, (4, 3, 3, 2), {"dimension_numbers": ("NHWC", "OIHW", "NCHW")}),
     "one axis": (
-        (2, 20, 3),
-        (5, 3, 4),
-        {"padding": "SAME", "window_strides": (2,), "dimension_numbers": ("NHC", "HIO", "NHC")},
+        (2, 20, 3), (5, 3, 4),
+        {"window_strides": (2,), "dimension_numbers": ("NHC", "HIO", "NHC")},
     ),
-}
+}  # fmt: skip
 
 
 def arrays(*shapes, dtype=np.float32):
@@ -54,7 +40,8 @@ def convolutions(function, *arguments) -> int:
 
 
 def convolve(kernel, inputs, **options):
-    options = {"window_strides": (1,) * (inputs.ndim - 2)} | options
+    usual = {"padding": "SAME", "dimension_numbers": NHWC}
+    options = usual | {"window_strides": (1,) * (inputs.ndim - 2)} | options
     return lax.conv_general_dilated(inputs, kernel, **options)
 
 
@@ -79,22 +66,19 @@ def test_values_and_gradients_are_those_of_jax(case):
 
 def test_grouped_ones_and_those_of_whole_numbers_stay():
     inputs, kernel = arrays((2, 8, 9, 4), (3, 3, 1, 4))
-    options = {"padding": "SAME", "dimension_numbers": NHWC}
-    grouped = functools.partial(convolve, **options, feature_group_count=4)
+    grouped = functools.partial(convolve, feature_group_count=4)
     assert convolutions(with_products(grouped), kernel, inputs) == 1
-    whole = functools.partial(convolve, **options)
     numbers = jnp.ones((3, 3, 4, 2), jnp.int32), jnp.ones((2, 8, 9, 4), jnp.int32)
-    assert convolutions(with_products(whole), *numbers) == 1
+    assert convolutions(with_products(convolve), *numbers) == 1
 
 
 def test_they_are_found_inside_of_other_functions():
     inputs, kernel = arrays((2, 8, 8, 3), (3, 3, 3, 3))
-    one = functools.partial(convolve, padding="SAME", dimension_numbers=NHWC)
 
     def function(kernel, inputs, flag):
-        kept = jax.checkpoint(jax.jit(one))(kernel, inputs)
-        kept = lax.scan(lambda x, _: (jnp.tanh(one(kernel, x)), None), kept, length=2)[0]
-        return {"out": lax.cond(flag, lambda x: one(kernel, x), lambda x: 2 * x, kept)}
+        kept = jax.checkpoint(jax.jit(convolve))(kernel, inputs)
+        kept = lax.scan(lambda x, _: (jnp.tanh(convolve(kernel, x)), None), kept, length=2)[0]
+        return {"out": lax.cond(flag, lambda x: convolve(kernel, x), lambda x: 2 * x, kept)}
 
     ours = with_products(function)
     assert convolutions(function, kernel, inputs, True) == 3

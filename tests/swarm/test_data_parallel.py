@@ -4,21 +4,17 @@ Sums over examples are added in another order, an error of about 1e-7 per step. 
 here it grows to about 1e-6 of weights around 1; the bounds are ten times that.
 """
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
 import numpy as np
 import optax
 import pytest
 from flax import nnx
 
+from forecaster import swarm
 from forecaster.swarm import GRU, LSTM, Shared, Swarm
 from forecaster.swarm.devices import mapped
+from tests.swarm.processes import run_python
 
-ROOT = Path(__file__).parents[2]
 RTOL, ATOL = 1e-4, 1e-5
 EXAMPLES, HELD_BACK, BATCH = 101, 27, 17  # all odd
 
@@ -98,14 +94,9 @@ def what_is_sent(fit):
     return fitted, {kind for kind in kinds for text in texts if f" {kind}(" in text}
 
 
-def in_four_devices(code, *arguments):
-    flags = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"}
+def in_four_devices(code):
     code = f"from tests.swarm.test_data_parallel import *\nassert len(jax.devices()) == 4\n{code}"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        env=os.environ | flags | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_python(code, devices=4)
 
 
 @pytest.mark.slow
@@ -130,3 +121,9 @@ def test_three_and_four_devices_train_as_one(build, kernel, monkeypatch):
         f"one = train({build}, lanes=1)\n"
         f"for devices in (3, 4):\n    assert_alike(one, train({build}, data_parallel=devices))\n"
     )
+
+
+def test_more_devices_than_there_are_is_an_error():
+    said = f"expected at most the number of devices, {swarm.lane_mesh().size}; got 99"
+    with pytest.raises(swarm.SwarmError, match=said):
+        train(perceptron, data_parallel=99)

@@ -199,12 +199,6 @@ def test_schedules_of_each_members_own_rate_and_length():
     alone = make(["m4"], optimizer=by_hand).fit(X[4:5], Y[4:5], epochs=8, batch_size=None)
     close(jax.tree.map(lambda p: p[4], fitted.params), jax.tree.map(lambda p: p[0], alone.params))
 
-    def decides(learning_rate, steps):
-        return optax.adam(optax.cosine_decay_schedule(learning_rate, steps))
-
-    with refuses(SwarmError):
-        make(optimizer=decides, hyperparams={"learning_rate": rates, "steps": steps})
-
 
 def test_a_metric_that_is_undefined_at_first_can_be_watched():
     """Best weights are those of the best epoch that has a value; a numpy bool stops a fit, too."""

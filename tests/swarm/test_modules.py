@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from flax import linen, nnx
 
-from forecaster import swarm
-from forecaster.swarm import Dropout, SwarmError, linen_functions, module_functions, use_all_cores
+from forecaster.swarm import Dropout, linen_functions, module_functions, use_all_cores
 from forecaster.swarm.adapters.functions import pure_functions
-from tests.messages import refuses
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -154,13 +152,3 @@ def test_a_module_is_told_what_is_being_done(key):
     assert (drawn == 0).any()
     told = functions.apply(params, X + 1, key=key, deterministic=True)
     np.testing.assert_array_equal(told, used)
-
-
-def test_a_module_in_place_of_build_is_named():
-    made = nnx.Linear(3, 1, rngs=nnx.Rngs(0))
-    for model in (made, linen.Dense(1)):
-        with refuses(SwarmError):
-            swarm.Swarm(model, 2)  # pyright: ignore
-    eqx = pytest.importorskip("equinox")
-    with refuses(SwarmError):
-        swarm.equinox_functions(eqx.nn.MLP(3, 1, 8, 1, key=jax.random.key(0)))

@@ -4,7 +4,6 @@ import functools
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -21,7 +20,8 @@ from forecaster.swarm.recurrence import gru, lstm
 from forecaster.swarm.recurrence.lstm import jax_lstm
 from tests.messages import refuses
 from tests.slow import slow
-from tests.swarm.problems import CELLS, problem
+from tests.swarm.problems import CELLS, outputs, problem
+from tests.swarm.processes import run_python
 
 swarm.use_all_cores()  # before the status starts JAX
 if os.environ.get("FORECASTER_REQUIRE_KERNEL"):  # set for wheels
@@ -33,21 +33,9 @@ needs_kernel = pytest.mark.skipif(
 
 def compare(recurrence, oracle, *arrays, last_only=False):
     """Compare values and gradients of many members."""
-    differentiated = tuple(range(len(arrays) - 2))
-
-    def outputs(recurrence, last_only):
-        def one(*arrays):
-            *arrays, weights = arrays
-            hidden = recurrence(*arrays)
-            return (hidden * (weights[-1] if last_only else weights)).sum(), hidden
-
-        return jax.jit(jax.vmap(jax.value_and_grad(one, argnums=differentiated, has_aux=True)))
-
-    ours = functools.partial(recurrence, last_only=last_only)
     reference = (lambda *a: oracle(*a)[-1]) if last_only else oracle
-    got = outputs(ours, last_only)(*arrays)
-    expected = outputs(reference, last_only)(*arrays)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+    got = outputs(functools.partial(recurrence, last_only=last_only), arrays)
+    for a, b in zip(got, outputs(reference, arrays), strict=True):
         tolerance = 2e-6 * max(1.0, float(jnp.abs(b).max()))
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=tolerance * 5)
 
@@ -85,14 +73,8 @@ def test_lesser_instruction_sets_agree_too(instructions):
         "        compare(cell, oracle, *problem(hidden, 2, 4, 7, 2, hidden, cell))\n"
         "print(library.kernel_status()[0])"
     )
-    environment = os.environ | {
-        "FORECASTER_KERNEL": instructions,
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-    }
-    command = [sys.executable, "-c", code]
-    out = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert out.returncode == 0, out.stderr
-    assert out.stdout.strip() in (instructions, "neon", "plain")
+    runs = run_python(code, FORECASTER_KERNEL=instructions).strip()
+    assert runs in (instructions, "neon", "plain")
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -151,21 +133,13 @@ def test_without_a_kernel_jax_does_it_and_says_why(what, reason, tmp_path, monke
 def test_a_compiler_that_is_missing_or_broken_is_one_clear_error(tmp_path, monkeypatch):
     output = tmp_path / "kernel.so"
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CXX", raising=False)
-    with refuses(CompileError):
-        compile_kernel(output)
-    monkeypatch.setenv("CXX", str(tmp_path / "c++"))
-    with refuses(CompileError):
-        compile_kernel(output)
-    monkeypatch.setenv("CXX", 'c++ "')
-    with refuses(CompileError):
-        compile_kernel(output)
-    monkeypatch.setenv("CXX", str(tmp_path / "c++"))
-    broken = tmp_path / "c++"
+    broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho 'fatal error: out of order' >&2\nexit 1\n")
     broken.chmod(0o755)
-    with refuses(CompileError):
-        compile_kernel(output)
+    for command in ("", str(tmp_path / "c++"), 'c++ "', str(broken)):
+        monkeypatch.setenv("CXX", command)
+        with refuses(CompileError):
+            compile_kernel(output)
     assert not output.exists() and not list(tmp_path.glob(".kernel*"))
 
 

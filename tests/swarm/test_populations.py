@@ -1,14 +1,18 @@
-"""Members copied, averaged and taken from a search, with their training state."""
+"""Members copied, averaged, appended, and results of ``fit`` that were dropped."""
 
+import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import linen
 
-from forecaster.swarm import SwarmError
-from tests.messages import refuses
+from forecaster import swarm
+from forecaster.swarm import Swarm, SwarmError
+from tests.messages import refuses, warns
 from tests.swarm.test_swarm import IDS, N, X, Y, close, make, same
 
 
@@ -45,21 +49,6 @@ def test_a_copy_draws_its_own_random_numbers(trained):
     assert not same(row(after.params, 1), row(after.params, 0))  # other dropout
 
 
-@pytest.mark.parametrize(
-    ("names", "ids"),
-    [
-        (["m1", "m2", "m1"], None),
-        (["m1", "m2"], ["a"]),
-        (["m1", "m2"], ["a", "a"]),
-        (["m1", "nobody"], ["a", "b"]),
-        ([], None),
-    ],
-)
-def test_copies_without_names_are_refused(trained, names, ids):
-    with refuses(SwarmError):
-        trained.select(names, ids)
-
-
 def test_optimiser_states_are_averaged_if_asked_for():
     """Compare with momentum by hand: after the first step it is the gradient."""
     before = make(IDS[:2], optimizer=optax.sgd, hyperparams={"learning_rate": 0.1, "momentum": 0.9})
@@ -76,3 +65,51 @@ def test_optimiser_states_are_averaged_if_asked_for():
     everywhere = merged.select(["both"] * 3, ids=["a", "b", "c"])
     again, _ = everywhere.step(np.repeat(X[:1], 3, 0), np.repeat(Y[:1], 3, 0))
     close(row(again.params, 2), row(rolled.params, 0))
+
+
+def test_members_that_learn_otherwise_are_not_appended():
+    def huber(predictions, targets):
+        return optax.huber_loss(predictions, targets)
+
+    others = [
+        (make(["x"], loss=huber), "loss"),
+        (make(["x"], optimizer=lambda learning_rate: swarm.adamw(learning_rate)), "optimizer"),
+        (make(["x"], accumulate=2), "accumulate"),
+        (make(["x"], compute_dtype=jnp.bfloat16), "compute_dtype"),
+    ]
+    for other, name in others:
+        with refuses(SwarmError) as caught:
+            make().append(other)
+        assert f"another {name}" in str(caught.value)
+
+    clipped = optax.chain(optax.clip(1.0), optax.adam(0.1))
+    assert len(make(["a"], optimizer=clipped).append(make(["b"], optimizer=clipped))) == 2
+
+
+def test_members_of_another_model_are_not_appended():
+    def members(ids, model):
+        return Swarm(model, ids, loss=optax.squared_error)
+
+    line = (lambda key: jnp.zeros(3), lambda params, x: x @ params)
+    with refuses(SwarmError):
+        members(["a"], line).append(members(["b"], (line[0], lambda params, x: x * params)))
+    assert len(members(["a"], line).append(members(["b"], line))) == 2
+    linear = [swarm.linen_functions(linen.Dense(1), X[0]) for _ in range(2)]
+    assert len(members(["a"], linear[0]).append(members(["b"], linear[1]))) == 2
+
+
+def test_a_result_of_fit_that_is_dropped_is_noticed():
+    made = make(["a"])
+    assert "1 finished" in repr(made.fit(X[:1], Y[:1], epochs=1))  # as a notebook does
+    for use in (lambda: made.summary(), lambda: made.predict(X[:1]), lambda: made.member("a")):
+        with warns(swarm.SwarmWarning) as caught:
+            use()
+        assert caught[0].filename == __file__
+    made = make(["a"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.fit(X[:1], Y[:1], epochs=1).evaluate(X[:1], Y[:1])  # used once
+        made.predict(X[:1])
+        kept = made.fit(X[:1], Y[:1], epochs=1)
+        made.evaluate(X[:1], Y[:1])
+    assert kept.epochs == [1]

@@ -1,4 +1,6 @@
-"""Which programs are compiled, and which are reused."""
+"""Which programs are compiled and reused, and on which devices."""
+
+import os
 
 import jax
 import numpy as np
@@ -7,6 +9,7 @@ from jax.sharding import AxisType
 
 from forecaster.swarm import Swarm
 from forecaster.swarm.devices.lanes import lane_mesh
+from tests.swarm.processes import run_python
 from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 
 
@@ -58,3 +61,21 @@ def test_a_mesh_that_the_caller_has_set_changes_nothing(kind):
         within = predicted()
     for inside, outside in zip(within, predicted(), strict=True):
         np.testing.assert_array_equal(inside, outside)
+
+
+@pytest.mark.slow
+def test_cores_that_stay_idle_are_said_once_at_the_callers_line(tmp_path):
+    script = tmp_path / "late.py"
+    script.write_text(
+        "import jax, optax\n"
+        "jax.devices()\n"
+        "from forecaster.swarm import Swarm\n"
+        "line = (lambda key: jax.numpy.zeros(3)), (lambda params, x: x @ params)\n"
+        "Swarm(line, ['a', 'b'], loss=optax.squared_error)\n"
+    )
+    said = run_python(
+        f"import runpy, sys; sys.stderr = sys.stdout; runpy.run_path({str(script)!r})"
+    )
+    if (os.cpu_count() or 1) > 1:
+        assert said.count("SwarmWarning") == 1
+        assert f"{script}:5: SwarmWarning: JAX was already running" in said

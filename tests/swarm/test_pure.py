@@ -4,10 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 
-from forecaster.swarm import Batch, Swarm, SwarmError
-from tests.messages import refuses
+from forecaster.swarm import Batch, Swarm
 from tests.swarm.test_programs import traces
 from tests.swarm.test_swarm import Network, X, Y, close, make, same
 
@@ -55,41 +53,3 @@ def test_a_bound_function_predicts_as_the_swarm_does(traces):
     close(np.asarray(stepped.bind()(X)), stepped.predict(X))
     assert not traces
     close(np.asarray(jax.jit(lambda x: 2 * bound(x))(X)), 2 * np.asarray(predictions))
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_a_state_of_others_is_refused():
-    made = make()
-    with refuses(SwarmError):
-        made.with_state(make(["a"]).state)
-    with refuses(SwarmError):
-        made.with_state(make(optimizer=optax.sgd).state)
-    wide = made.state._replace(params=jax.tree.map(np.float64, made.params))
-    with refuses(SwarmError):
-        made.with_state(wide)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_weights_and_losses_that_cannot_be_trained_are_named():
-    def init(key):
-        return {"w": jnp.ones((X.shape[-1], 1)), "count": jnp.int32(0)}
-
-    def apply(params, x):
-        return x @ params["w"]
-
-    whole = Swarm((init, apply), len(X), loss=optax.squared_error)
-    for train in (whole.step, lambda x, y: whole.fit(x, y, epochs=1)):
-        with refuses(SwarmError):
-            train(X, Y)
-    constant = Swarm((lambda key: {"w": jnp.ones(1)}, apply), len(X), loss_fn=lambda p, b, k: 1)
-    with refuses(SwarmError):
-        constant.step(X, Y)
-
-
-def test_another_number_of_examples_is_named():
-    made = make()
-    state, rates = jax.tree.map(lambda leaf: leaf[0], (made.state, made.hyperparams))
-    for count in (4, 1):  # one would be spread over all inputs
-        batch = Batch(X[0, :8], Y[0, :count], np.ones(8))
-        with refuses(SwarmError):
-            made.pure.update(state, batch, rates)

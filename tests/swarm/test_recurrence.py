@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.swarm.recurrence import gru, lstm
+from tests.swarm.problems import problem
 
 sizes = st.sampled_from([1, 3, 5])
 
@@ -54,15 +55,6 @@ def plain_gru(kernel, bias, new_bias, inputs, valid):
     return jnp.stack(out)
 
 
-def problem(random, gates, steps, batch, features, hidden):
-    kernel = random.normal(size=(features + hidden, gates * hidden)) * 0.7
-    bias = random.normal(size=gates * hidden)
-    inputs = random.normal(size=(steps, batch, features))
-    valid = (random.random((steps, batch)) < 0.8).astype(float)
-    weights = random.normal(size=(steps, batch, hidden))  # weights of the outputs in a scalar
-    return tuple(map(jnp.asarray, (kernel, bias, inputs, valid, weights)))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("ours", "textbook"), [(lstm, plain_lstm), (gru, plain_gru)])
 @settings(max_examples=3, deadline=None)
@@ -70,18 +62,14 @@ def problem(random, gates, steps, batch, features, hidden):
 def test_values_and_gradients_are_those_of_the_textbook(
     ours, textbook, seed, steps, batch, features, hidden, unroll
 ):
-    random = np.random.default_rng(seed)
     with jax.enable_x64(True), as_on_gpus(unroll):
-        gates = 4 if ours is lstm else 3
-        kernel, bias, *rest = problem(random, gates, steps, batch, features, hidden)
-        inputs, valid, weights = rest
-        biases = (bias,) if ours is lstm else (bias, jnp.asarray(random.normal(size=hidden)))
+        made = problem(seed, 1, steps, batch, features, hidden, ours)
+        *given, valid, weights = (jnp.asarray(array[0], float) for array in made)
 
         def results(recurrence):
             def loss(*arrays):
                 return (weights * recurrence(*arrays, valid)).sum()
 
-            given = kernel, *biases, inputs
             return jax.value_and_grad(loss, tuple(range(len(given))))(*given)
 
         pairs = zip(*map(jax.tree.leaves, (results(ours), results(textbook))), strict=True)
@@ -92,17 +80,15 @@ def test_values_and_gradients_are_those_of_the_textbook(
 @pytest.mark.parametrize("cell", [lstm, gru])
 def test_a_cell_is_torchs(cell):
     torch = pytest.importorskip("torch")
-    random = np.random.default_rng(0)
-    kernel, bias, inputs, _, _ = problem(random, 4 if cell is lstm else 3, 7, 3, 2, 5)
-    weights, biases = torch_weights(torch, kernel, bias, 2), [bias]
+    kernel, *biases, inputs, _, _ = (array[0] for array in problem(0, 1, 7, 3, 2, 5, cell))
+    weights = torch_weights(torch, kernel, biases[0], 2)
     if cell is gru:
-        biases.append(jnp.asarray(random.normal(size=5)))
-        weights["bias_hh_l0"][10:] = torch.tensor(biases[1])
+        weights["bias_hh_l0"][10:] = torch.tensor(np.asarray(biases[1]))
     reference = (torch.nn.LSTM if cell is lstm else torch.nn.GRU)(2, 5)
     reference.load_state_dict(weights)
     expected = reference(torch.tensor(np.asarray(inputs)))[0].detach().numpy()
-    ours = [jnp.asarray(array, jnp.float32) for array in (kernel, *biases, inputs)]
-    np.testing.assert_allclose(cell(*ours, jnp.ones((7, 3))), expected, rtol=1e-5, atol=1e-6)
+    ours = cell(kernel, *biases, inputs, jnp.ones((7, 3)))
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
 def torch_weights(torch, kernel, bias, features):

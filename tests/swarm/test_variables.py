@@ -8,9 +8,7 @@ import optax
 import pytest
 from flax import nnx
 
-from forecaster import swarm
 from forecaster.swarm import Swarm, SwarmError, Variables
-from tests.messages import refuses
 from tests.swarm.test_swarm import same
 
 N = 5
@@ -110,19 +108,6 @@ def test_padding_has_no_part_in_statistics(examples, tolerance):
     off = abs(norm["mean"] - 0.75 * seen.mean(1)) / seen.std(1)  # momentum 0.5, two epochs
     assert off.max() < tolerance
     np.testing.assert_allclose(norm["var"], 0.25 + 0.75 * seen.var(1), rtol=4 * tolerance)
-
-
-def test_models_that_say_too_little_are_named_errors():
-    functions = swarm.module_functions(Normed)
-    with refuses(SwarmError):
-        make(model=functions._replace(train=None)).step(X, Y)
-
-    class Keyed(nnx.Module):
-        def __init__(self, rngs):
-            self.key = Fixed(rngs.params())
-
-    with refuses(SwarmError):
-        make(model=Keyed)
 
 
 def test_a_type_error_inside_build_is_the_callers_own():
