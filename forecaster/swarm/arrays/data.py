@@ -174,8 +174,6 @@ def shape_in_jax(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
 
 def check_rows(tree: Tree, members: int, what: str) -> None:
     """Raise SwarmError unless every array has one row per member."""
-    if all(np.shape(leaf)[:1] == (members,) for leaf in jax.tree.leaves(tree)):
-        return
     for path, leaf in cast(list[tuple[Any, Any]], jax.tree_util.tree_leaves_with_path(tree)):
         if np.shape(leaf)[:1] != (members,):
             raise SwarmError(
@@ -185,30 +183,17 @@ def check_rows(tree: Tree, members: int, what: str) -> None:
             )
 
 
-def shared_rows(data: Data, rows: Rows) -> Data:
-    """Return data for members that use these rows of ``data``, without copying."""
-    if not any(map(is_shared, jax.tree.leaves(data, is_leaf=is_shared))):
-        return Shared(data, rows)
-
-    def choose(leaf: Tree) -> Shared:
-        return _chosen(leaf, rows) if is_shared(leaf) else Shared(leaf, rows)
-
-    return jax.tree.map(choose, data, is_leaf=is_shared)
-
-
-def members_data(data: Data | Streamed, rows: Rows) -> Data | Streamed:
-    """Return the data of these members, which may repeat."""
+def shared_rows(data: Data | Streamed, rows: Rows) -> Data | Streamed:
+    """Return data for members that use these rows of ``data``; rows may repeat. Copies nothing."""
     if isinstance(data, Streamed):
         return Streamed(lambda some: data.load(rows[some]))
 
-    def choose(leaf: Tree) -> Tree:
-        return _chosen(leaf, rows) if is_shared(leaf) else np.asarray(leaf)[rows]
+    def choose(leaf: Tree) -> Shared:
+        if not is_shared(leaf):
+            return Shared(leaf, rows)
+        return leaf if leaf.rows is None else Shared(leaf.values, np.asarray(leaf.rows)[rows])
 
     return jax.tree.map(choose, data, is_leaf=is_shared)
-
-
-def _chosen(leaf: Shared, rows: Rows) -> Shared:
-    return leaf if leaf.rows is None else Shared(leaf.values, np.asarray(leaf.rows)[rows])
 
 
 def check_data(data: Data, members: int) -> None:

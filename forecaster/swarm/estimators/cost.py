@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Shaped, UInt32
 
-from forecaster.swarm.arrays.data import Held, Rows, Streamed, members_data, total_bytes
+from forecaster.swarm.arrays.data import Held, Rows, Streamed, shared_rows, total_bytes
 from forecaster.swarm.arrays.members import take_members
 from forecaster.swarm.devices.lanes import lane_mesh
 from forecaster.swarm.execution.fitting import fit
@@ -81,7 +81,7 @@ def cost_of(
     def seconds() -> float:
         return fit(
             task,
-            members_data(data, rows),
+            shared_rows(data, rows),
             [str(number) for number in range(len(rows))],
             seed=0,
             epochs=_EPOCHS,

@@ -263,12 +263,13 @@ def _different(arrays: Sequence[np.ndarray], what: str) -> SwarmError:
 
 def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
     """Return the number of examples of a tree, and check its member axis."""
+    leaves, axes = _leaves(tree)
+    shapes = {np.shape(leaf)[:axes] for leaf in leaves}
     if isinstance(tree, Shared):
         check_shared(tree, len(ids), what)
-    else:
+    elif any(shape[:1] != (len(ids),) for shape in shapes):
         check_rows(tree, len(ids), what)
-    leaves, axes = _leaves(tree)
-    counts = {np.shape(leaf)[axes - 1] if np.ndim(leaf) >= axes else -1 for leaf in leaves}
+    counts = {shape[-1] if len(shape) == axes else -1 for shape in shapes}
     if len(counts) != 1 or -1 in counts:
         shapes = ", ".join(str(np.shape(leaf)) for leaf in leaves[:5])
         more = f" and {len(leaves) - 5} more" if len(leaves) > 5 else ""
