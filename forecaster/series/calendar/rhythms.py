@@ -49,7 +49,7 @@ GROUPS = {
 }
 """The number of columns of each group of special days, in their order."""
 _OF_WEEKS = [
-    [*_EASTER, *_DATES, *_FLOATING].index(day)
+    [*EASTER, *DATES, *_FLOATING].index(day)
     for day in (0, 49, 214, 704, 1031, 1225, 101, (5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0))
 ]
 """The columns of holidays that weeks have: with Memorial Day, Labor Day and Thanksgiving."""
