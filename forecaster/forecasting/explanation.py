@@ -174,6 +174,9 @@ class Explanation:
             f"For {when}, from {show_time(rows['cutoff'].iloc[0])}: latest {made['latest']:.6g}, "
             f"median {made['median']:.6g}, band {made['low']:.6g} to {made['high']:.6g}"
         )
+        nothing = (rows["of"] == BAND).astype(float)  # a factor of 1, or a term of 0
+        idle = (rows["value"] == nothing) & (rows["usual"] == nothing) & (rows["factor"] != TOTAL)
+        rows = rows[~idle]
         for of, title in ((BAND, "width: factors multiply"), (MEDIAN, "median: terms add up")):
             lines += ["", *_table(rows[rows["of"] == of], title, self.since, relative=relative)]
         if len(its := rows[rows["of"] == COMPONENT]):
@@ -221,8 +224,6 @@ def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Ite
     yield f"{title:<24}{'now':>12}{'usual':>12}{'now/usual':>11}{'percentile':>12}{last}"
     for one in rows.to_dict("records"):
         value, usual = one["value"], one["usual"]
-        if value == usual == float(band) and one["factor"] != TOTAL:
-            continue  # it does nothing
         scale, unit = (100, " %") if relative and (one["factor"] == TOTAL or not band) else (1, "")
         cells = [_number(scale * number, unit) for number in (value, usual)]
         cells.append(_number(value / usual if band and usual else np.nan, digits=3))
@@ -241,14 +242,7 @@ def _meanings(rows: pd.DataFrame) -> Iterator[str]:
     """Yield a line on each word of the tables of one series."""
     yield "usual: the median of the last year; a usual move: that of moves from row to row"
     shown = [name for name in dict.fromkeys(rows["factor"]) if name in _MEANINGS]
-    yield from (f"{name}: {_MEANINGS[name]}" for name in shown if not _does_nothing(rows, name))
-
-
-def _does_nothing(rows: pd.DataFrame, factor: str) -> bool:
-    """Return whether a factor is always 1, or a term always 0, and so is not shown."""
-    own = rows[rows["factor"] == factor]
-    nothing = (own["of"] == BAND).astype(float)
-    return bool(((own["value"] == nothing) & (own["usual"] == nothing)).all())
+    yield from (f"{name}: {_MEANINGS[name]}" for name in shown)
 
 
 def _number(value: float, unit: str = "", digits: int = 4) -> str:
