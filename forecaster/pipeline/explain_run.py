@@ -346,7 +346,7 @@ def _by_other(values: Float[np.ndarray, " row"], made: Explanation, name: str) -
     """Return the width of a baseline's band of the step shown; NaN where it has none.
 
     With squared changes in place of ranges, that of ranges is GARCH(1,1) with Student-t errors. It
-    needs no library, and is within about one per cent of what the library of ``evaluate`` says.
+    needs no library, and was within two per cent of the width by that of ``evaluate``.
     """
     shares = np.array([0.5 - made.level / 200, 0.5 + made.level / 200])
     squares = np.square(np.diff(np.log(values), prepend=np.nan))
