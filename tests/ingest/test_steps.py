@@ -30,6 +30,8 @@ def table(times) -> pd.DataFrame:
         (MONDAYS[::2], "W-MON", None, "2026-07-27"),
         (MONDAYS[[0, 1, 3, 7, 8, 15]], "D", None, "2026-04-21"),
         (MONDAYS[:9], "2W-MON", "2026-01-12", "2026-03-16"),
+        # Half seconds of years would fill the memory.
+        (MONDAYS, "500ms", None, "2026-07-27T00:00:00.5"),
         (MONDAYS + pd.Timedelta("9h"), "h", None, "2026-07-27T10:00"),
         (MONDAYS[:9].append(MONDAYS[9:] + pd.Timedelta("20min")), "15min", "2026-01-05", None),
         (pd.date_range("2024-01-31", periods=29, freq="ME").append(JUNE), "ME", "2026-06-28",

@@ -115,8 +115,11 @@ class Frequency:
 
     def fits(self, times: Shaped[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
         """Return which sorted dates are times of the frequency, in step with most of them."""
-        if self.seconds and self.base[1] != "B":
-            left = (times - times[0]) % np.timedelta64(self.seconds, "s")
+        apart = np.timedelta64(self.seconds, "s") if self.base[1] != "B" else None
+        if not self.seconds and isinstance(self.offset, pd.offsets.Tick):  # parts of a second
+            apart = np.timedelta64(self.offset.nanos, "ns")
+        if apart:
+            left = (times - times[0]) % apart
             kinds, counts = np.unique(left, return_counts=True)
             return left == kinds[counts.argmax()]
         days = pd.DatetimeIndex(times).normalize()
