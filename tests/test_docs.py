@@ -354,7 +354,7 @@ def test_the_section_on_any_panel_works(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_section_on_a_network_of_ones_own_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    _, section = blocks(DOCS / "guide" / "networks.md", "python")
+    (section,) = blocks(DOCS / "guide" / "networks.md", "python")
     names: dict = {"__name__": "notebook"}
     exec(compile(section, "Networks", "exec"), names)
     assert names["model"].config.model == "notebook:Averages" and "Averages" in names["frame"]
@@ -362,7 +362,7 @@ def test_the_section_on_a_network_of_ones_own_works(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_section_on_two_networks_works_and_tests_as_an_evaluation_does(tmp_path):
-    section, _ = blocks(DOCS / "guide" / "networks.md", "python")
+    section = (DOCS / "assets" / "two_networks.py").read_text()
     quick = section.replace("horizon=5", "horizon=5, epochs=3")
     assert quick != section
     names: dict = {}

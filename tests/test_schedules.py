@@ -11,7 +11,8 @@ import pytest
 from forecaster.cli import main
 from forecaster.daily.day_summary import EXIT_CODES
 
-PAGE = Path(__file__).parents[1] / "docs" / "guide" / "every-morning.md"
+ASSETS = Path(__file__).parents[1] / "docs" / "assets"
+PAGE = ASSETS.parent / "guide" / "every-morning.md"
 
 
 def blocks(language: str) -> list[str]:
@@ -55,7 +56,7 @@ def test_systemd():
 
 
 def test_airflow():
-    (text,) = [text for text in blocks("python") if "airflow" in text]
+    text = (ASSETS / "airflow_dag.py").read_text()
     tree = ast.parse(text)
     compile(tree, "dag.py", "exec")
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
@@ -71,7 +72,7 @@ def test_airflow():
 
 def test_kubernetes():
     yaml = pytest.importorskip("yaml")
-    (text,) = blocks("yaml")
+    text = (ASSETS / "cronjob.yaml").read_text()
     job = yaml.safe_load(text)
     assert (job["apiVersion"], job["kind"]) == ("batch/v1", "CronJob")
     check_schedule(job["spec"]["schedule"])
