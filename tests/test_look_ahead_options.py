@@ -237,8 +237,9 @@ def test_the_case_of_flags_has_flags_that_the_edit_decides():
     for edited in (False, True):
         flags = world("panel.flags", edited=edited).flags
         assert flags is not None
-        rows = zip(flags.ids, flags.times, flags.kinds, flags.known, flags.until, strict=True)
-        found.append({row for row in rows if row[0] == "s06"})
+        own = flags[flags["unique_id"] == "s06"]
+        columns = ["unique_id", "ds", "flag", "known", "until"]
+        found.append({*own[columns].astype({"until": str}).itertuples(index=False, name=None)})
     before, after = found
     assert {row for row in before | after if row[3] <= SESSIONS[CUTOFF]} == before & after
     assert before & after and before != after

@@ -72,7 +72,7 @@ def explain(
     \b
     Examples:
       forecaster explain AAPL
-      forecaster explain AAPL --since 2024-06-03 --step 5 --level 95
+      forecaster explain AAPL --since 2024-06-03 --step 3 --level 95
       forecaster explain AAPL --at 2024-06-28
       forecaster explain AAPL --implied AAPL=31
       forecaster explain --all --output factors.parquet

@@ -72,12 +72,8 @@ def pure(names):
     assert (np.asarray(names["losses"])[-1] < 0.01 * np.asarray(names["losses"])[0]).all()
 
 
-def gans(names):
-    assert (abs(names["made"].mean((1, 2)) - 3) < 1).all()
-
-
 CHECKS = [ten_networks, regressors, bags, hyperparameters, own_loss]
-CHECKS += [state, one_network, schedules, penalties, gans, pure]
+CHECKS += [state, one_network, schedules, penalties, pure]
 
 
 SLOW = {hyperparameters}
