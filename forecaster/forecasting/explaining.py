@@ -263,7 +263,8 @@ def _rows(
     now, past = values[:, -1], np.where(unknown[:, :-1, None], np.nan, values[:, :-1])
     known = np.isfinite(past)
     count = np.where(known.any(1), known.sum(1), np.nan)
-    below = ((past < now[:, None]) + (past == now[:, None]) / 2).sum(1)
+    same = np.isclose(past, now[:, None], rtol=1e-9, atol=0)  # a constant differs by rounding
+    below = (((past < now[:, None]) & ~same) + same / 2).sum(1)
     usual = np.full(now.shape, np.nan)
     there = known.any(1)
     if there.any():

@@ -22,12 +22,12 @@ _MEANINGS = {
     "own volatility": "how far the price has moved from row to row of late, seen in its own rows",
     "market": "how far prices of many series, and declared indices, move now",
     "volume": "how much is traded, beside the month before",
-    "reports": "what was traded a quarter and a year before the days ahead",
-    "falls": "recent falls, which count for more than rises",
+    "reports": "volume 13, 26, 39 and 52 weeks before the days ahead, when companies report",
+    "falls": "falls of late, which count for more than rises, until they fade",
     "events": "the known days to come",
     "networks": "what the neural networks of the series add to the rest",
     "spread of past errors": "above 1 where past outcomes lay further out than their bands allowed",
-    "level and step": "the width of a band of this level, so many steps ahead, in deviations",
+    "level and step": "the width of a band of this level in deviations of the forecast",
     "level": "the size of the latest values",
     "usual error": "errors of the combination, over the size of the values",
     "calendar and covariates": "what dates and covariates do to the width",
@@ -112,9 +112,12 @@ class Explanation:
         if np.isfinite(change):
             by, way = abs(np.expm1(change)), "wider" if change > 0 else "narrower"
             same = by < _SMALL
-            said += f", {'as wide as' if same else f'{_percent(by)} {way} than'} on {self.since}"
+            said += ", as wide as" if same else f", {_percent(by)} {way} than"
+            said += f"{'' if relative else ' was forecast'} on {self.since}"  # for the same time
             said += self._after(name, relative=relative)
             said += "" if same else _whys(band["change"].drop(TOTAL), change)
+        elif np.isinf(change):
+            said += f" ({total['then']:.4g} wide on {self.since})"
         if total["usual"] > 0 and total["value"] > 0:
             times = total["value"] / total["usual"]
             said += f". It is {times:.2f} times as wide as usual"
@@ -175,7 +178,9 @@ class Explanation:
             f"median {made['median']:.6g}, band {made['low']:.6g} to {made['high']:.6g}"
         )
         nothing = (rows["of"] == BAND).astype(float)  # a factor of 1, or a term of 0
-        idle = (rows["value"] == nothing) & (rows["usual"] == nothing) & (rows["factor"] != TOTAL)
+        idle = rows[["value", "usual"]].eq(nothing, axis=0).all(axis=1) & (rows["factor"] != TOTAL)
+        if "then" in rows:
+            idle &= (rows["then"] == nothing) | rows["then"].isna()
         rows = rows[~idle]
         for of, title in ((BAND, "width: factors multiply"), (MEDIAN, "median: terms add up")):
             lines += ["", *_table(rows[rows["of"] == of], title, self.since, relative=relative)]
@@ -240,7 +245,9 @@ def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Ite
 
 def _meanings(rows: pd.DataFrame) -> Iterator[str]:
     """Yield a line on each word of the tables of one series."""
-    yield "usual: the median of the last year; a usual move: that of moves from row to row"
+    yield "usual: the median over every fourth row of a year; each is its own and need not multiply"
+    yield "a usual move: the median size of moves from row to row, two thirds of their deviation"
+    yield "share: of the change of the whole"
     shown = [name for name in dict.fromkeys(rows["factor"]) if name in _MEANINGS]
     yield from (f"{name}: {_MEANINGS[name]}" for name in shown)
 

@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.forecasting import Explanation, prepared
-from forecaster.forecasting.explaining import factors_of
+from forecaster.forecasting.explaining import _rows, compared, factors_of
 from forecaster.series import effect_name, show_time
 from forecaster.series.calendar.rhythms import RHYTHMS
 from tests.test_goldens import goldens
@@ -222,3 +222,24 @@ def test_a_term_that_is_unusual_is_named_though_it_did_not_change():
     assert "with -20 through the calendar's effect of 25 December (usually +0.5)" in said
     usual = frame.assign(usual=frame["value"])
     assert "usually" not in Explanation(usual, since="1997-12-23").sentence("NN5")
+
+
+def test_what_is_over_is_shown_and_a_constant_has_no_rank():
+    """A term that is nothing now and usually, but was not then; and a band that shrank to none."""
+    names = {"of": ["band", "band", "median", "median", "median"]}
+    frame = pd.DataFrame(names).assign(
+        unique_id="part", step=1, cutoff=33, ds=34, relative=False, weight=np.nan, effect="",
+        factor=["level", "total", "latest season", "trend and smoothing", "total"],
+        value=[0.0, 0.0, 0.0, 1.0, 1.0], usual=[0.0, 0.0, 0.0, 1.0, 1.0], percentile=50.0,
+    )  # fmt: skip
+    made = {"latest": 1.0, "median": 1.0, "low": 1.0, "high": 1.0}
+    of = [frame.iloc[[0]].assign(of="forecast", factor=one, value=by) for one, by in made.items()]
+    frame = pd.concat([frame, *of], ignore_index=True)
+    then = frame.assign(value=frame["value"].mask(frame["factor"] == "latest season", 1.0))
+    then.loc[then["of"] == "band", "value"] = 1.0
+    said = Explanation(compared(frame, then), since="32").text("part")
+    assert "latest season" in said and "(1 wide on 32)" in said
+    past = np.full((1, 9, 1), 0.3)
+    now = np.nextafter(past[:, :1], 1)
+    ranked = _rows("band", "level", np.concatenate([past, now], 1), np.zeros((1, 10), bool))
+    assert ranked["percentile"].tolist() == [50.0]
