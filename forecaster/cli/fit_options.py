@@ -94,8 +94,9 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "validation": {"type": int, "help": "Latest rows held back to calibrate.  [default: a quarter, "
                    "at most 252]"},
     "model": {"type": click.Choice(MODELS), "help": "auto: LSTMs for prices; for other series a "
-              "blend of classical models, which LSTMs correct where enough series are long. Or one "
-              "kind of network, or one classical model (ets, theta, ces) alone.  [default: auto]"},
+              "combination of classical models, which LSTMs correct where enough series are long. "
+              "Or one kind of network, or one classical model (ets, theta, ces) alone.  "
+              "[default: auto]"},
     "hidden": {"type": int, "help": "Size of a network's hidden layer.  [default: 16]"},
     "epochs": {"type": int, "help": "Maximum number of epochs of a network.  [default: 100; 6 if "
                "it starts from the pooled network]"},
@@ -108,7 +109,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "training": {"type": click.Choice(["auto", "sequence", "windowed"]), "help": "Learn at every "
                  "step of a window, or only at its last.  [default: auto]"},
     "transform": {"type": click.Choice(TRANSFORMS), "help": "What networks see of a series, such "
-                  "as log returns of prices, or errors of a blend of simple forecasts.  "
+                  "as log returns of prices, or errors of a combination of forecasts.  "
                   "[default: auto]"},
     "season": {"type": int, "multiple": True, "help": "Steps in a season; repeat for a longer one."
                "  [default: from the dates or the values]"},
