@@ -125,3 +125,15 @@ def test_a_series_beyond_numbers_takes_no_other_forecast_away(values):
     with warns(ForecasterWarning):
         made = fc.predict(fc.fit(trends(30, 5), SMALL), frame)
     assert made["unique_id"].nunique() == 5 and np.isfinite(made["LSTM-hi-95"]).all()
+
+
+def test_what_was_never_below_zero_has_no_band_below_it():
+    """Of a series always above zero, and of one with zeros; not of one that was below."""
+    wild = np.exp(np.random.default_rng(0).normal(size=40))
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": name, "ds": np.arange(40), "y": y})
+        for name, y in {"above": wild, "zeros": np.floor(10 * wild) / 10, "below": 1 - wild}.items()
+    )
+    made = fc.predict(fc.fit(frame, fc.Config(horizon=6)), frame, level=[99]).set_index("unique_id")
+    lowest = made.filter(like="-lo-99").iloc[:, 0].groupby("unique_id").min()
+    assert (lowest[["above", "zeros"]] >= 0).all() and lowest["below"] < 0

@@ -227,7 +227,8 @@ class AnySeries(Transform):
 
     def _least(self, ids: Sequence[str]) -> Float[np.ndarray, " series"]:
         """Return the value that no forecast of each series lies below."""
-        return np.where(self.of_natures(ids, lambda nature: nature.nonnegative), 0.0, -np.inf)
+        natures = map(self._nature, ids)  # those always above zero are called logarithmic
+        return np.where([one.nonnegative or one.logarithmic for one in natures], 0.0, -np.inf)
 
     def reasons(self, panel: Panel) -> dict[str, Skipped]:
         """Return the series of a panel that cannot be transformed, with the reason."""

@@ -26,7 +26,7 @@ class Transformed:
     - ``first``: the first step of each series that may be an input
     - ``positions``: positions of the steps on the panel's time axis; -1 in the padding
     - ``logarithmic``: whether ``z`` is the logarithm, for each series
-    - ``least``: the value that no forecast of a series lies below; minus infinity for logarithms
+    - ``least``: the value that no forecast of a series lies below; minus infinity for most
     - ``counted``: which series are counts, whose base and scale are their mean and deviation
     - ``common``: for prices, the logarithm of the scale by the common model of volatility, in units
       of ``scale`` without its factor of events; NaN where unknown. None: there is no such model
@@ -98,7 +98,8 @@ class Transformed:
         if self.logarithmic.all():
             return np.exp(z)
         each = (slice(None), *[None] * (z.ndim - 1))
-        rows, z = self.logarithmic[each], np.maximum(z, self.least[each])
+        rows = self.logarithmic[each]
+        z = np.where(rows, z, np.maximum(z, self.least[each]))
         z = np.where(self.counted[each], np.rint(z), z)
         return np.where(rows, np.exp(np.where(rows, z, 0.0)), z)
 
