@@ -165,6 +165,13 @@ def with_joined_ids(
     return table
 
 
+_PARTS_OF_YEARS = {
+    "q": "Q", "qtr": "Q", "quarter": "Q", "m": "M", "mon": "M", "month": "M", "w": "W", "wk": "W",
+    "week": "W",
+}  # fmt: skip
+_NO_HOURS = {"min", "mins", "minute", "minutes", "s", "sec", "second", "seconds", "day", "year"}
+
+
 def with_clock(dates: pd.Series, clock: pd.Series, where: TableLocation) -> pd.Series:
     """Return dates as text with their times of day, or hours, which Stooq writes as 093000.
 
@@ -172,9 +179,17 @@ def with_clock(dates: pd.Series, clock: pd.Series, where: TableLocation) -> pd.S
     cell that is no time of day.
     """
     text, days = (part.astype(str).str.strip() for part in (clock, dates))
-    kind = canonical(where.written_names.get(CLOCK, str(clock.name)))[:1].upper()
-    if kind in ("Q", "M", "W") and days.str.fullmatch(r"\d{4}(?:\.0)?").all():
-        return days.str[:4] + kind + text.str.removesuffix(".0").str.zfill(2)
+    name = canonical(where.written_names.get(CLOCK, str(clock.name)))
+    kind = _PARTS_OF_YEARS.get(name)
+    if kind and days.str.fullmatch(r"\d{4}(?:\.0)?").all():
+        number = text.str.removesuffix(".0").str.removeprefix(kind)
+        return days.str[:4] + kind + number.str.zfill(2)
+    whole = text.str.fullmatch(r"\d+(?:\.0)?")
+    if (kind or name in _NO_HOURS) and whole.any():
+        raise DataError(
+            f"{where.cell(whole, CLOCK)}: {text[whole].iloc[0]!r} beside dates, in a column called "
+            f"{name!r}; expected hours, or times of day such as 13:30"
+        )
     text = text.str.replace(r"^(\d\d)(\d\d)(\d\d)$", r"\1:\2:\3", regex=True)
     text = text.str.replace(r"^(\d\d?)(?:\.0)?$", r"\1:00", regex=True)
     text = text.str.replace(r"^(?=\d:)", "0", regex=True)

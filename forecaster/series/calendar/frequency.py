@@ -122,8 +122,11 @@ class Frequency:
             left = (times - times[0]) % apart
             kinds, counts = np.unique(left, return_counts=True)
             return left == kinds[counts.argmax()]
-        days = pd.DatetimeIndex(times).normalize()
-        return days.isin(pd.date_range(days[0], days[-1], freq=self.offset))
+        days, step = pd.DatetimeIndex(times).normalize(), self.offset
+        at = pd.date_range(days[0], days[-1], freq=step.base).get_indexer(days)
+        there = at >= 0
+        kinds, counts = np.unique(at[there] % step.n, return_counts=True)
+        return there & (at % step.n == (kinds[counts.argmax()] if len(kinds) else 0))
 
     @property
     def option(self) -> str:
