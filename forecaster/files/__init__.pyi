@@ -3,7 +3,6 @@ from . import excel_writer as excel_writer
 from .atomic import make_folder as make_folder
 from .csv_writer import write_csv as write_csv
 from .home import INDEX as INDEX
-from .home import INDEX_COPY as INDEX_COPY
 from .home import OLDER_INDEX as OLDER_INDEX
 from .home import Home as Home
 from .home import as_file as as_file

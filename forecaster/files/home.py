@@ -25,8 +25,8 @@ from forecaster.files import as_bytes, atomic
 # A folder that holds this file is complete.
 _RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"
 _REQUEST_FILE = "request.json"
-INDEX, INDEX_COPY, OLDER_INDEX = "manifest.json", "manifest-copy.json", "index.sqlite"
-"""Names of a price store's index and its copy, and of the index of versions 3 and 4."""
+INDEX, OLDER_INDEX = "manifest.json", "index.sqlite"
+"""Names of a price store's index, in this version and in versions 3 and 4."""
 _TIME = "%Y%m%d-%H%M%S-%f"  # format of times in names, which lack the last three digits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 _STAMP = re.compile(r"(?P<time>\d{8}-\d{6}-\d{3})([-.](?P<rest>.+))?", re.DOTALL)
@@ -90,8 +90,8 @@ class Home:
 
     def stores(self) -> list[Path]:
         """Return the folders of all price stores that have an index, by name."""
-        names = (INDEX, INDEX_COPY, OLDER_INDEX)
-        return sorted({path.parent for name in names for path in self.prices.glob(f"*/{name}")})
+        indexes = (path for name in (INDEX, OLDER_INDEX) for path in self.prices.glob(f"*/{name}"))
+        return sorted({path.parent for path in indexes})
 
     def new_run(self, model: str, name: str | None = None) -> Path:
         """Return the folder for a new run, named by its kind of model or by the user."""

@@ -3,17 +3,9 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from forecaster.errors import (
-    DataError,
-    Kind,
-    Skipped,
-    UsageError,
-    check_names,
-    check_whole,
-    name_reasons,
-)
+from forecaster.errors import DataError, Kind, Skipped, UsageError, check_whole, name_reasons
 from forecaster.ingest.frames import Table, panel_of_frame
-from forecaster.ingest.review.quality import WRONG, check_flags, find_flags, flags_of
+from forecaster.ingest.review.quality import WRONG, as_texts, check_flags, find_flags, flags_of
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.options import ColumnOptions, Columns
@@ -51,9 +43,8 @@ def load_panel(
 
     Raises DataError if no series can be loaded, UsageError if the source is unknown.
     """
-    check_flags(mask)
-    if tickers is not None:
-        check_names("tickers", tickers, "a list of texts")
+    check_flags(mask := as_texts("mask", mask))
+    tickers = None if tickers is None else as_texts("tickers", tickers)
     check_whole("seed", seed)
     roles = Columns.of(columns)
     if not isinstance(source, str):
@@ -75,6 +66,6 @@ def load_panel(
     if not series:
         raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
     panel = Panel.from_arrays(series, skipped).between(None, end)
-    if len(mask) and panel.times.dtype.kind == "M":
+    if mask and panel.times.dtype.kind == "M":
         panel = panel.with_flags(flags_of(find_flags(panel), mask))
     return with_frequency(panel.between(start, None), roles.frequency)

@@ -146,6 +146,7 @@ class _Update:
             wanted += vanished
         quarantined = store.damages([name for name in wanted if name in store])
         store.quarantine(quarantined)
+        store.sweep()
         failed = self._bring_up_to_date(wanted, vanished, origin)
         _review_if_changed(store)
         ids, going = [name for name in wanted if name in store], store.index.latest
@@ -242,7 +243,7 @@ class _Update:
                 elif not item.unchanged:
                     failed[name] = item.reason or "no reason given"
                     if item.suspect and old is not None and not old.retired:
-                        store.change(name, state="suspect", reason=failed[name])
+                        store.mark(name, "suspect", failed[name])
                 if (now := time.monotonic()) - committed > pause:
                     store.commit()
                     committed = time.monotonic()

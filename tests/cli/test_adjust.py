@@ -171,7 +171,7 @@ def test_a_factor_of_ones_own_is_applied_where_prices_moved_by_it(mornings):
         (("T3", "--factor", "0.5"), "go together"),
         (("--factor", "0.5", "--before", DAY), "name one ticker"),
         (("T3", "--factor", "-1", "--before", DAY), "expected a number above 0 other than 1"),
-        (("T99", "--factor", "0.5", "--before", DAY), "T99: not among the 12 stored series"),
+        (("T99", "--factor", "0.5", "--before", DAY), "T99: not stored"),
     ):
         done = mornings("adjust", *wrong)
         assert done.exit_code == 2 and words in done.stderr

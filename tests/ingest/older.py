@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from forecaster.files import INDEX, INDEX_COPY, OLDER_INDEX
+from forecaster.files import INDEX, OLDER_INDEX
 from forecaster.ingest import Store
 from forecaster.ingest.store.index import Index, SeriesEntry
 from forecaster.ingest.store.series_file import encode
@@ -53,8 +53,7 @@ def as_bytes(index: Index) -> bytes:
 def as_version(version: int, folder: Path) -> None:
     """Put an index as version 1, 2, 3 or 4 wrote it in place of a store's index."""
     index = Index.read(folder / INDEX)
-    for name in (INDEX, INDEX_COPY):
-        (folder / name).unlink()
+    (folder / INDEX).unlink()
     if version < 3:
         (folder / INDEX).write_text({1: _version_1, 2: _version_2}[version](index))
         return

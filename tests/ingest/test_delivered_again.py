@@ -207,7 +207,7 @@ def test_a_row_between_two_stored_ones_is_treated_like_the_earlier_and_times_may
     assert list(made.applied(frame)["close"]) == [25.0] * 9
 
 
-@pytest.mark.parametrize("step", ["change", "commit"])
+@pytest.mark.parametrize("step", ["correct", "commit"])
 def test_an_adjustment_that_is_killed_is_there_as_a_whole_or_not_at_all(vendor, monkeypatch, step):
     raw = pd.concat([RAW["STAYS"], RAW["LATE"]])
     assert vendor.deliver([raw], FIRST).exit_code == 0

@@ -11,7 +11,7 @@ from forecaster.files import INDEX
 from forecaster.ingest.store.corrections import Adjustment, Corrections
 from forecaster.ingest.store.index import (
     Index,
-    NewerStore,
+    NotRebuilt,
     Origin,
     Quality,
     Quarantined,
@@ -100,5 +100,5 @@ def test_what_strangers_have_put_in_an_index_is_refused(path, index, change):
 
 def test_a_newer_one_is_refused(path, index):
     path.write_bytes(as_bytes(msgspec.to_builtins(index) | {"schema": 6, "series": "other"}))
-    with refuses(NewerStore):
+    with refuses(NotRebuilt):
         Index.read(path)

@@ -16,8 +16,11 @@ from forecaster.files import INDEX, OLDER_INDEX, Home
 from forecaster.ingest import Store, ingest, open_source
 from forecaster.ingest.store import store as module
 from forecaster.ingest.store.corrections import Adjustment
-from forecaster.ingest.store.index import Index
-from forecaster.ingest.store.older import is_older, older_files, read_index
+from forecaster.ingest.store.index import (
+    Index,
+    NotRebuilt,
+)
+from forecaster.ingest.store.older import older_files, read_index
 from forecaster.ingest.store.series_file import decode, encode
 from forecaster.ingest.tables.file_reader import join
 from tests.conftest import prices
@@ -29,7 +32,7 @@ from tests.messages import refuses, warns
 def store(tmp_path) -> Store:
     store = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO"]).store
     with store.locked():
-        store.change("KO", state="suspect", reason="contradicted")
+        store.mark("KO", "suspect", "contradicted")
         store.commit()
         store.quarantine({"AAPL": "damaged"})
     return ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
@@ -58,9 +61,9 @@ def test_who_locks_an_older_store_moves_it_over(tmp_path, store, version):
     pd.testing.assert_frame_equal(old.read(["AAPL", "KO"]), frame)
     if version > 1:
         assert old.index == before
-    assert is_older(store.folder)  # opening alone writes nothing
+    assert older_files(store.folder)  # opening alone writes nothing
     with old.locked():
-        assert not is_older(store.folder) and not older_files(store.folder)
+        assert not older_files(store.folder)
     assert Index.read(store.folder / INDEX) == old.index
     again = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
     assert again.ids == ["KO", "AAPL", "GE"] and len(again.flags()) >= 0
@@ -159,7 +162,7 @@ def test_version_3_keeps_its_adjustments_and_renames(tmp_path, version_3):
     for store in (version_3, Store.open(home, version_3.source)):
         check_version_3(store)
         np.testing.assert_array_equal(closes(store), before)
-    (version_3.folder / INDEX).unlink()  # there is a copy of it
+    (version_3.folder / INDEX).unlink()  # they are in the files of the series as well
     anew = Store(version_3.folder, Index(version_3.source))
     with anew.locked():
         check_version_3(anew)
@@ -183,7 +186,7 @@ def test_a_conversion_that_is_killed_or_fails_loses_nothing(version_3, monkeypat
             with pytest.raises(KeyboardInterrupt), version_3.locked():
                 pass
     for _ in range(2):
-        store = Store(version_3.folder, module.read_index(version_3.folder))
+        store = Store(version_3.folder, module._read_index(version_3.folder))
         check_version_3(store)
         np.testing.assert_array_equal(closes(store), before)
         with store.locked():
@@ -195,7 +198,7 @@ def test_a_conversion_that_is_killed_or_fails_loses_nothing(version_3, monkeypat
 )
 def test_what_version_3_left_unfinished_or_damaged_is_named_and_stays(version_3, files):
     with_corrections(version_3.folder, **files)
-    with refuses(StoreError), version_3.locked():
+    with refuses(NotRebuilt), version_3.locked():
         pass
     assert (version_3.folder / OLDER_INDEX).exists()
 
@@ -203,7 +206,7 @@ def test_what_version_3_left_unfinished_or_damaged_is_named_and_stays(version_3,
 def test_an_adjustment_whose_rows_version_3_had_not_written_is_finished(version_3):
     before, entry = closes(version_3), version_3.index.series["NEW"]
     with_corrections(version_3.folder, adjustments={"NEW": [[SPLIT, 4, True, entry.sha256]]})
-    store = Store(version_3.folder, module.read_index(version_3.folder))
+    store = Store(version_3.folder, module._read_index(version_3.folder))
     earlier = (store.read_one("NEW")["ds"] < SPLIT).to_numpy()
     np.testing.assert_allclose(closes(store), np.where(earlier, before * 4, before))
 

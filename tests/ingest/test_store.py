@@ -1,5 +1,7 @@
 """The price store: what was written is what is read, or an error."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forecaster.errors import DataError, ForecasterWarning, Kind, Skipped, StoreError, WriteError
+from forecaster.errors import DataError, Kind, Skipped, StoreError, WriteError
 from forecaster.files import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.store.index import Index
 from tests.conftest import prices
 from tests.ingest.older import changing, written
-from tests.messages import refuses, warns
+from tests.messages import refuses
 
 
 @pytest.fixture
@@ -53,23 +55,26 @@ def test_every_flipped_bit_is_found(tmp_path, store):
         store.read(["KO"])
 
 
-def test_a_lost_index_is_taken_from_its_copy_with_series_of_any_name(tmp_path):
+def test_a_lost_index_is_made_anew_with_series_of_any_name(tmp_path):
     names = ["flags.x", "flags", "flags.0123456789ab", "FLAGS.X", ".tmp-a", "manifest.json", "a~b"]
     table = pd.concat([prices(name, 30) for name in names])
     table.to_csv(tmp_path / "p.csv", index=False)
     home, source = Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'p.csv'}")
     stored = ingest(home, source, None).store
     (stored.folder / "manifest.json").unlink()
-    assert [store.ids for store in Store.all_of(home)] == [stored.ids]  # opening writes nothing
-    anew, files = Store(stored.folder, Index(source.name)), set(stored.folder.glob("*.parquet"))
+    anew = Store(stored.folder, Index(source.name))
     with anew.locked():
-        assert anew.index == stored.index and set(anew.ids) == set(names)
-        assert Index.read(stored.folder / "manifest.json") == stored.index
-        assert not anew.damages()
-    for name in ("manifest.json", "manifest-copy.json"):
-        (stored.folder / name).unlink()
-    with warns(ForecasterWarning), anew.locked():  # both are lost
-        assert set(stored.folder.glob("*.parquet")) == files
+        series = anew.index.series
+        assert set(series) == set(names) and not anew.index.quarantine
+        assert {name: entry.file for name, entry in series.items()} == {
+            name: entry.file for name, entry in stored.index.series.items()
+        }
+        flags = list(anew.folder.glob("flags.????????????.parquet"))
+        assert flags
+        for path in anew.folder.glob("*.parquet"):
+            os.utime(path, (0, 0))
+        anew.sweep()  # only the flags, which nothing names any more
+        assert not anew.damages() and not any(path.exists() for path in flags)
 
 
 @pytest.mark.parametrize("file", ["../out", "/etc/passwd", "..", ""])

@@ -1,5 +1,7 @@
 """A store over years: updates, contradictions, damage, and older versions."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -89,8 +91,6 @@ def test_a_later_start_shortens_nothing_and_an_earlier_one_fetches_more(server, 
     assert store.index.series["KO"].first == "2024-01-02"
     panel = panel_from_store(store, NAMES, start="2024-05-01", end="2024-05-15")
     assert str(panel.times[0])[:10] == "2024-05-01" and str(panel.times[-1])[:10] == "2024-05-15"
-    again = update(server, tmp_path, start="2024-05-01", refresh=True).store
-    assert again.index.series["KO"].first == "2024-01-02"
 
 
 def test_without_a_network_what_is_stored_is_used(server, tmp_path):
@@ -103,37 +103,34 @@ def test_without_a_network_what_is_stored_is_used(server, tmp_path):
         ingest(Home(tmp_path), nowhere, [*NAMES, "IBM"])
 
 
-def test_a_damaged_file_is_set_aside_and_fetched_again_once_its_ticker_is_asked_for(
-    server, tmp_path
-):
-    store = update(server, tmp_path, start="2024-03-01").store
+def test_damaged_files_are_set_aside_and_fetched_again(server, tmp_path):
+    store = update(server, tmp_path).store
     good = store.read(NAMES)
     path = store.folder / store.index.series["KO"].file
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
-    assert not update(server, tmp_path, ["AAPL"], start="2024-03-01").quarantined
-    assert list(Store.open(Home(tmp_path), "yahoo").damages()) == ["KO"]
-    arrived = update(server, tmp_path, start="2024-05-01")
+    assert list(store.damages()) == ["KO"]
+    arrived = update(server, tmp_path)
     assert list(arrived.quarantined) == ["KO"] and set(server.charts()) == {"KO"}
-    pd.testing.assert_frame_equal(arrived.store.read(NAMES), good)  # as had been asked for
+    pd.testing.assert_frame_equal(arrived.store.read(NAMES), good)
     (aside,) = Store.open(Home(tmp_path), "yahoo").index.quarantine
     assert aside.series == "KO" and "damaged" in aside.reason
     assert (store.folder / "quarantine" / str(aside.file)).read_bytes() == bytes(raw)
 
 
-def test_a_damaged_index_is_replaced_by_its_copy(server, tmp_path):
+def test_a_damaged_index_is_set_aside_and_made_anew_from_the_files(server, tmp_path):
     store = update(server, tmp_path, start="2024-02-01").store
-    index, copy = (store.folder / name for name in ("manifest.json", "manifest-copy.json"))
-    index.write_bytes(index.read_bytes()[:-100])
-    assert Store.open(Home(tmp_path), "yahoo").index == store.index
-    again = update(server, tmp_path, start="2024-02-01").store
-    assert not server.charts()  # nothing had to be fetched
-    assert again.index == store.index
-    for damaged in (index, copy):
-        damaged.write_bytes(damaged.read_bytes()[:-100])
+    good, entries = store.read(NAMES), store.index.series
+    path = store.folder / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-100])
     with refuses(StoreError):
         Store.open(Home(tmp_path), "yahoo")
+    again = update(server, tmp_path, start="2024-02-01").store
+    assert not server.charts()  # nothing had to be fetched
+    assert again.index.series == entries
+    pd.testing.assert_frame_equal(again.read(NAMES), good)
+    assert len(list((store.folder / "quarantine").iterdir())) == 1
 
 
 def test_damaged_flags_are_found_again(server, tmp_path):
@@ -176,6 +173,34 @@ def test_a_file_that_changed_is_read_again_and_one_that_did_not_is_not(tmp_path,
     assert third.changed == 2 and third.ids == ["AAA", "BBB", "CCC"]
 
 
+def old(store: Store) -> None:
+    for path in store.folder.glob("*.parquet"):
+        os.utime(path, (1e9, 1e9))
+
+
+def test_damaged_files_beside_a_damaged_index_are_set_aside(tmp_path):
+    store = ingest(Home(tmp_path), open_source("simulated"), NAMES).store
+    path = store.folder / store.index.series["KO"].file
+    path.write_bytes(path.read_bytes()[:-1])
+    (store.folder / "manifest.json").write_text("{")
+    old(store)
+    again = ingest(Home(tmp_path), open_source("simulated"), ["MSFT"]).store
+    assert set(again.ids) == {"AAPL", "GE", "MSFT"}
+    aside = {record.series: record.file for record in again.index.quarantine}
+    assert "KO" in aside and (store.folder / "quarantine" / str(aside["KO"])).exists()
+
+
+def test_damage_of_a_ticker_that_was_not_asked_for_stays_until_it_is(server, tmp_path):
+    store = update(server, tmp_path, start="2024-03-01").store
+    path = store.folder / store.index.series["KO"].file
+    path.write_bytes(path.read_bytes()[:-1])
+    assert not update(server, tmp_path, ["AAPL"]).quarantined
+    assert list(Store.open(Home(tmp_path), "yahoo").damages()) == ["KO"]
+    again = update(server, tmp_path, start="2024-05-01")
+    assert list(again.quarantined) == ["KO"]
+    assert again.store.index.series["KO"].first == "2024-03-01"  # as had been asked for
+
+
 def test_some_of_a_changed_file_do_not_stand_for_all(tmp_path):
     def write(rows):
         both = pd.concat([prices("AAA", rows), prices("BBB", rows)])
@@ -189,6 +214,12 @@ def test_some_of_a_changed_file_do_not_stand_for_all(tmp_path):
     assert [e.rows for e in third.store.index.series.values()] == [110, 110]
     assert ingest(Home(tmp_path), write(100), ["AAA"]).changed == 1
     assert ingest(Home(tmp_path), write(110), None).changed == 1
+
+
+def test_refresh_with_a_start_loses_no_earlier_history(server, tmp_path):
+    update(server, tmp_path)
+    store = update(server, tmp_path, start="2024-05-01", refresh=True).store
+    assert store.index.series["KO"].first == "2024-01-02"
 
 
 def test_sessions_that_yahoo_loses_stay(server, tmp_path):

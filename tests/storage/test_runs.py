@@ -196,7 +196,7 @@ def test_a_run_is_renamed_unless_it_learned_from_the_company_that_was_given_the_
         written(store, "OLD", rows)
         written(store, "NEW", rows)
         store.commit()
-        store.change("NEW", corrections=Corrections(names={"OLD": None}))
+        store.correct("NEW", Corrections(names={"OLD": None}))
         store.commit()
     for until, expected in (("2024-05-31", {"OLD": "NEW"}), ("2024-06-04", None)):
         run = Mock(provenance={"source": source}, fitted_until={"OLD": np.datetime64(until)})

@@ -7,7 +7,7 @@ from datetime import date
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import UsageError, listed
+from forecaster.errors import UsageError, listed, near, spelled, spellings
 from forecaster.files import Home
 from forecaster.ingest.review.adjustments import DISMISSED, Proposal, proposed
 from forecaster.ingest.review.review import review
@@ -53,7 +53,7 @@ def adjust(
         for name in chosen:
             if undo:
                 none = dataclasses.replace(store.corrections_of(name), adjustments=())
-                store.change(name, corrections=none)
+                store.correct(name, none)
             else:
                 _adjust(store, name, found[name], dismiss=dismiss)
         review(store)
@@ -84,7 +84,9 @@ def adjust_by(
         raise UsageError(f"factor: expected a number above 0 other than 1; got {factor:g}")
     store = find_store(home, source)
     with store.locked(on_wait):
-        (series,) = store.find([name])
+        series = store.spelled(name)
+        if series not in store:
+            raise UsageError(f"{name}: not stored; there are {listed(store.ids)}")
         one = Proposal(before.isoformat(), factor, "as asked for", split)
         if not Adjustment(one.time, factor, split).shows(store.read_one(series)):
             raise UsageError(
@@ -106,8 +108,7 @@ def _adjust(store: Store, name: str, proposal: Proposal, *, dismiss: bool = Fals
         times = store.read_delivered(name)["ds"].to_numpy()
         one = one.of(times, one.before(times))
     earlier = (each for each in its.adjustments if (each.time, each.factor) != (time, DISMISSED))
-    its = dataclasses.replace(its, adjustments=(*earlier, one))
-    store.change(name, corrections=its)
+    store.correct(name, dataclasses.replace(its, adjustments=(*earlier, one)))
 
 
 def rename_ticker(
@@ -138,7 +139,7 @@ def rename_ticker(
         done = store.index.renames
         if old not in store and done.get(old) == new:
             return store, old
-        (name,) = store.find([old])
+        (name,) = _stored_names(store, [old])
         if not new or name == new:
             raise UsageError(f"{name}: expected another name; got {new!r}")
         if name in done:
@@ -217,9 +218,22 @@ def retire(
     """
     store = find_store(home, source)
     with store.locked(on_wait):
-        chosen = store.find(names)
+        chosen = _stored_names(store, names)
         for name in chosen:
             if store.index.series[name].retired != retired:  # a suspect series stays suspect
-                store.change(name, state="retired" if retired else "ok", reason=None)
+                store.mark(name, "retired" if retired else "ok")
         store.commit()
     return store, chosen
+
+
+def _stored_names(store: Store, names: Sequence[str]) -> list[str]:
+    """Return the stored series for names in any spelling. Raises UsageError."""
+    known = spellings(store.ids)
+    found = {name: spelled(known, name) for name in names}
+    if unknown := [name for name, series in found.items() if series is None]:
+        similar = near(store.ids, unknown[0])
+        raise UsageError(
+            f"{listed(unknown)}: not among the {len(store.ids)} stored series of {store.source}; "
+            + (f"near: {listed(similar)}" if similar else "`forecaster status --all` lists them")
+        )
+    return [series for series in dict.fromkeys(found.values()) if series is not None]

@@ -1,6 +1,6 @@
 """The dated corrections of a series, whose rows are stored as they were delivered.
 
-They are kept in the entry of the series in the index, are applied when it is read, and can be
+They are kept in the entry of the series and in its file, are applied when it is read, and can be
 taken back. A source that has not applied a split to its earlier rows sends them unadjusted again,
 or has restated them, all or some. So each row that arrives is compared with the stored one.
 """
@@ -79,8 +79,13 @@ class Corrections:
     def __bool__(self) -> bool:
         return bool(self.adjustments or self.names)
 
+    @staticmethod
+    def read(text: str | None) -> "Corrections":
+        """Read the corrections of a file of a series. Raises ValueError."""
+        return Corrections() if text is None else msgspec.json.decode(text, type=Corrections)
+
     def text(self) -> str | None:
-        """Return the corrections as text; None: there are none."""
+        """Return the corrections as the file of the series holds them; None: there are none."""
         return msgspec.json.encode(self).decode() if self else None
 
     def factor(self, column: str, times: np.ndarray) -> np.ndarray | None:
@@ -205,8 +210,10 @@ def _nearest(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 def _nearest_factors(gap: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Return which of the logarithms, that are not 0, add up to nearly each gap, (factor, row)."""
-    choices = np.array(
-        list(itertools.product(*((False, True) if factor else (False,) for factor in factors)))
-    )
-    left = np.abs(gap - (choices @ factors)[:, None])  # (choice, row)
-    return choices[np.argmax(left < left.min(0) + _TIE, axis=0)].T
+    best, chosen = np.full(len(gap), np.inf), np.zeros((len(factors), len(gap)), bool)
+    for some in itertools.product(*((False, True) if factor else (False,) for factor in factors)):
+        left = np.abs(gap - factors @ np.array(some))
+        better = left < best - _TIE
+        best = np.where(better, left, best)
+        chosen[:, better] = np.array(some)[:, None]
+    return chosen

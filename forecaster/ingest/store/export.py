@@ -39,7 +39,11 @@ def export_prices(
     """
     file = check_output(output, form=form, overwrite=overwrite, formats=True)
     store = find_store(home, source)
-    names = store.find(tickers) if tickers else store.ids
+    names = list(dict.fromkeys(map(store.spelled, tickers))) if tickers else store.ids
+    if missing := [name for name in names if name not in store]:
+        raise UsageError(
+            f"{', '.join(missing[:5])}: not among the {len(store.ids)} series of {store.source}"
+        )
     if not names:
         raise UsageError(f"no series are stored of {store.source}")
     columns = list(dict.fromkeys(column for name in names for column in store.read_delivered(name)))

@@ -25,8 +25,8 @@ _BEGIN, _HASH_ENDS = b'{"sha256":"', 75
 _SQLITE, _VERSION_2 = b"SQLite format 3\0", b'{\n "sha256": "'
 
 
-class NewerStore(StoreError):
-    """A store that a newer version of this program has written."""
+class NotRebuilt(StoreError):
+    """A store that cannot be read, and would lose something if its index were rebuilt."""
 
 
 class SeriesEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -118,7 +118,7 @@ class Index(msgspec.Struct):
     def read(path: Path) -> "Index":
         """Read an index of this version.
 
-        Raises FileNotFoundError if there is none, StoreError if it is damaged, NewerStore if it
+        Raises FileNotFoundError if there is none, StoreError if it is damaged, NotRebuilt if it
         belongs to a newer version.
         """
         try:
@@ -131,7 +131,7 @@ class Index(msgspec.Struct):
         except FileNotFoundError:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise unreadable(path, error) from error
+            raise damaged(path, error) from error
 
     def write(self, path: Path) -> None:
         """Write the index, or replace it once the new one is read as it was written.
@@ -184,8 +184,7 @@ class Index(msgspec.Struct):
     def digest(self, names: Iterable[str] | None = None) -> str:
         """Return a hash of the content of some series, by default all."""
         names = sorted(self.series if names is None else names)
-        entries = ((name, self.series[name]) for name in names)
-        lines = (f"{name} {one.sha256}{one.corrections.text() or ''}" for name, one in entries)
+        lines = (f"{name} {self.series[name].sha256}" for name in names)
         return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
@@ -215,19 +214,19 @@ def begins_like_an_index(path: Path, *, of_this_version: bool = False) -> bool:
 
 
 def check_version(path: Path, version: int, newest: int) -> None:
-    """Raise NewerStore for a store of a version that this program does not know."""
+    """Raise NotRebuilt for a store of a version that this program does not know."""
     if version > newest:
-        raise NewerStore(
+        raise NotRebuilt(
             f"{path}: written in version {version} of the store; this program reads versions up to "
             f"{SCHEMA}. Update forecaster, or choose another --home"
         )
 
 
-def unreadable(path: Path, why: object) -> StoreError:
+def damaged(path: Path, why: object) -> StoreError:
     """Return the error for an index that cannot be read."""
     return StoreError(
-        f"{path}: the index cannot be read ({why}). The files beside it are whole tables: "
-        f"`forecaster ingest --source files:{path.parent} --home ANOTHER` reads them"
+        f"{path}: the index cannot be read ({why}). `forecaster ingest` sets it aside and lists "
+        "the stored series anew"
     )
 
 

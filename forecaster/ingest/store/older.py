@@ -27,18 +27,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from forecaster.errors import StoreError
-from forecaster.files import INDEX, INDEX_COPY, OLDER_INDEX, check_plain, read_plain
+from forecaster.files import INDEX, OLDER_INDEX, check_plain, read_plain
 from forecaster.ingest.store.corrections import Adjustment, Corrections, Time
 from forecaster.ingest.store.index import (
     Index,
+    NotRebuilt,
     Origin,
     Quality,
     Quarantined,
     SeriesEntry,
     begins_like_an_index,
     check_version,
-    unreadable,
+    damaged,
 )
 
 _ADJUSTMENTS, _RENAMES, _UNTIL = "adjustments.json", "renames.json", "renamed_until.json"
@@ -50,23 +50,17 @@ _EARLIEST = "1700-01-01"  # before any row
 
 def older_files(folder: Path) -> list[Path]:
     """Return the files of a store that older versions wrote, and this one does not."""
-    paths = (folder / file for file in (_JOURNAL, OLDER_INDEX, *_BESIDE))
-    return [path for path in paths if path.exists()]
-
-
-def is_older(folder: Path) -> bool:
-    """Return whether a store was written by an older version, and is not yet converted."""
-    of_this = begins_like_an_index(folder / INDEX, of_this_version=True)
-    if of_this or (folder / INDEX_COPY).exists():
-        return False
-    return (folder / INDEX).exists() or (folder / OLDER_INDEX).exists()
+    files = [folder / file for file in (_JOURNAL, OLDER_INDEX, *_BESIDE)]
+    if not begins_like_an_index(folder / INDEX, of_this_version=True):
+        files.append(folder / INDEX)
+    return [path for path in files if path.exists()]
 
 
 def read_index(folder: Path) -> Index:
     """Read the index of an older store, with the corrections that are in files of their own.
 
-    Raises FileNotFoundError if there is none, StoreError if it or a file of corrections is damaged,
-    or a renaming was not finished; NewerStore if it belongs to a newer version.
+    Raises FileNotFoundError if there is none, StoreError if it is damaged, NotRebuilt if it belongs
+    to a newer version or a file of corrections is damaged.
     """
     manifest, database = folder / INDEX, folder / OLDER_INDEX
     path = manifest if manifest.exists() else database
@@ -76,8 +70,8 @@ def read_index(folder: Path) -> Index:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, sqlite3.Error) as error:
-        raise unreadable(path, error) from error
-    _add_corrections(index, folder)
+        raise damaged(path, error) from error
+    add_corrections(index, folder)
     return index
 
 
@@ -157,10 +151,10 @@ def _corrected(row: sqlite3.Row) -> dict[str, Any]:
     return fields | {"corrections": json.loads(fields.get("corrections") or "{}")}
 
 
-def _add_corrections(index: Index, folder: Path) -> None:
+def add_corrections(index: Index, folder: Path) -> None:
     """Add the corrections that are in files of their own to the entries of an index.
 
-    Entries that have any stay: version 4 was interrupted while it converted version 3.
+    Entries that have any stay: a conversion was interrupted. Raises NotRebuilt for a damaged file.
     """
     for name, its in _corrections(index, folder).items():
         entry = index.known(name)
@@ -173,7 +167,7 @@ def _add_corrections(index: Index, folder: Path) -> None:
 def _corrections(index: Index, folder: Path) -> dict[str, Corrections]:
     pending = folder / _PENDING
     if pending.exists():
-        raise StoreError(
+        raise NotRebuilt(
             f"{pending}: an older version was interrupted while it renamed a ticker. Let it finish "
             "by any of its commands, or remove the file and rename the ticker again"
         )
@@ -195,7 +189,7 @@ def _corrections(index: Index, folder: Path) -> dict[str, Corrections]:
             for name in dict.fromkeys([*adjustments, *renames.values()])
         }
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise StoreError(
+        raise NotRebuilt(
             f"{path}, or a file of renames beside it: cannot be read: {error}; remove it, then "
             "adjust and rename again"
         ) from error

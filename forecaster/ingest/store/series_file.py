@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -13,6 +14,9 @@ from forecaster.ingest.store.corrections import NONE, Corrections
 from forecaster.ingest.store.index import SeriesEntry
 from forecaster.series import show_time
 
+# A file of flags has only a hash in its name; the file of a series "flags.x" is
+# flags.x~12345678....
+FLAGS_FILE = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
 _META = b"forecaster"
 _ACTIONS = ("dividends", "splits")  # adj_close accounts for them
 UNITS = "units"
@@ -51,7 +55,8 @@ def encode(
 ) -> Encoded:
     """Encode a series as a file of the store; the same content gives the same bytes.
 
-    The file also holds the frame's ``attrs["units"]``.
+    The file also holds the rest of the index entry, so that a lost index can be rebuilt from files,
+    and the frame's ``attrs["units"]``.
 
     - ``frame``: the rows as they were delivered
     - ``corrections``: what is applied to them when they are read
@@ -59,10 +64,11 @@ def encode(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # As earlier versions wrote it, so that the same rows have the same bytes.
     described: dict[str, Any] = {"name": name, "asked_from": asked_from, "timezone": None}
     if units := frame.attrs.get(UNITS):
         described[UNITS] = units
+    if corrections:
+        described["corrections"] = corrections.text()
     columns = {column: pa.array(frame[column]) for column in frame if column != "unique_id"}
     ids = pa.DictionaryArray.from_arrays(np.zeros(len(frame), np.int32), [name]).cast(pa.string())
     table = pa.table({"unique_id": ids, **columns})
@@ -72,16 +78,24 @@ def encode(
     pq.write_table(table, sink, write_page_checksum=True, **options)
     raw = sink.getvalue().to_pybytes()
     file = f"{file_name(name)}.{sha256(raw)[:12]}.parquet"
-    entry = SeriesEntry(
-        file=file,
-        rows=len(frame),
-        first=show_time(frame["ds"].iloc[0]),
-        last=show_time(frame["ds"].iloc[-1]),
-        sha256=sha256(raw),
-        asked_from=asked_from,
-        corrections=corrections,
-    )
-    return Encoded(name, raw, entry)
+    return Encoded(name, raw, _entry(raw, file, described, frame["ds"]))
+
+
+def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
+    """Return the name and entry of a series from the content and the name of its file.
+
+    Raises ValueError if it is not the content that the file is named after.
+    """
+    if sha256(raw)[:12] != file.split(".")[-2]:
+        raise ValueError("its content is not what was written")
+    table = read_parquet_file(raw)
+    metadata = table.schema.metadata or {}
+    if _META in metadata:
+        described = json.loads(metadata[_META])
+    else:  # this file was written by version 1
+        name = table.column("unique_id")[0].as_py()
+        described = {"name": name, "asked_from": None}
+    return described["name"], _entry(raw, file, described, table.column("ds").to_pandas())
 
 
 def decode(raw: bytes) -> pd.DataFrame:
@@ -92,6 +106,18 @@ def decode(raw: bytes) -> pd.DataFrame:
     if units := described.get(UNITS):
         frame.attrs[UNITS] = units
     return frame
+
+
+def _entry(raw: bytes, file: str, described: dict[str, Any], times: pd.Series) -> SeriesEntry:
+    return SeriesEntry(
+        file=file,
+        rows=len(times),
+        first=show_time(times.iloc[0]),
+        last=show_time(times.iloc[-1]),
+        sha256=sha256(raw),
+        asked_from=described["asked_from"],
+        corrections=Corrections.read(described.get("corrections")),
+    )
 
 
 def sha256(raw: bytes) -> str:

@@ -2,16 +2,14 @@
 
     prices/<source>/<series>.<hash>.parquet   unique_id, ds, channels... as they were delivered
     prices/<source>/manifest.json             file, rows, SHA-256, corrections... of each series
-    prices/<source>/manifest-copy.json        the same, read where that is damaged or lost
     prices/<source>/quarantine/               damaged files, kept aside
     prices/<source>/.lock                     held by the process that updates the store
 
 The new file of a series is written beside the old one, and is valid once the index names it. The
-index is replaced whole, so an interruption leaves either the old state or the new one. Its copy is
-written first.
+index is replaced whole, so an interruption leaves either the old state or the new one.
 
 Rows are stored as they were delivered; reading a series applies its corrections, which are in its
-entry of the index.
+entry of the index, and in its file so that a lost index can be rebuilt.
 
 Locking a store of an older version converts it, see :mod:`forecaster.ingest.store.older`.
 """
@@ -20,7 +18,8 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import urllib.parse
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -28,19 +27,9 @@ from typing import TypeVar
 import msgspec
 import pandas as pd
 
-from forecaster.errors import (
-    StoreError,
-    UsageError,
-    WriteError,
-    listed,
-    near,
-    spelled,
-    spellings,
-    warn,
-)
+from forecaster.errors import StoreError, WriteError, spelled, spellings
 from forecaster.files import (
     INDEX,
-    INDEX_COPY,
     OLDER_INDEX,
     Home,
     atomic,
@@ -52,16 +41,16 @@ from forecaster.ingest.store import older, series_file
 from forecaster.ingest.store.corrections import Corrections
 from forecaster.ingest.store.index import (
     Index,
-    NewerStore,
+    NotRebuilt,
     Quarantined,
     SeriesEntry,
     begins_like_an_index,
     is_later,
-    unreadable,
 )
-from forecaster.ingest.store.series_file import Arrays, Encoded, sha256
-from forecaster.machine import by_parts
+from forecaster.ingest.store.series_file import FLAGS_FILE, Arrays, Encoded, sha256
+from forecaster.machine import by_parts, cores
 
+_QUARANTINE = "quarantine"
 _AGAIN = "`forecaster ingest` sets it aside and fetches the series again"
 _READ_AT_ONCE = 8  # the most files that a thread reads before it asks for more
 
@@ -82,11 +71,11 @@ class Store:
     def open(home: Home, source: str) -> "Store":
         """Open a source's store, empty if it does not exist yet. Only the index is read.
 
-        Raises StoreError if the index and its copy are damaged, or belong to a newer version.
+        Raises StoreError if the index is damaged or belongs to a newer version.
         """
         folder = home.store(source)
         try:
-            return Store(folder, read_index(folder))
+            return Store(folder, _read_index(folder))
         except FileNotFoundError:
             return Store(folder, Index(source))
 
@@ -99,7 +88,7 @@ class Store:
         """
         for folder in home.stores():
             try:
-                yield Store(folder, read_index(folder))
+                yield Store(folder, _read_index(folder))
             except FileNotFoundError:
                 continue  # the store was removed meanwhile
             except StoreError as error:
@@ -120,7 +109,7 @@ class Store:
     @property
     def quarantine_folder(self) -> Path:
         """The folder of damaged files."""
-        return self.folder / "quarantine"
+        return self.folder / _QUARANTINE
 
     def __contains__(self, name: str) -> bool:
         return name in self.index.series
@@ -138,42 +127,81 @@ class Store:
         """Return the stored name for any spelling of a series' name; unchanged if not stored."""
         return name if name in self else spelled(spellings(self.ids), name) or name
 
-    def find(self, names: Sequence[str]) -> list[str]:
-        """Return the stored series for names in any spelling, each once. Raises UsageError."""
-        known = spellings(self.ids)
-        found = {name: spelled(known, name) for name in names}
-        if unknown := [name for name, series in found.items() if series is None]:
-            similar = near(self.ids, unknown[0])
-            hint = f"near: {listed(similar)}" if similar else "`forecaster status --all` lists them"
-            what = f"the {len(self.ids)} stored series of {self.source}"
-            raise UsageError(f"{listed(unknown)}: not among {what}; {hint}")
-        return [series for series in dict.fromkeys(found.values()) if series is not None]
-
     @contextlib.contextmanager
     def locked(self, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
         """Lock the store for the block and read its index again.
 
-        A damaged or lost index is replaced by its copy, an index of an older version is converted.
+        A damaged or lost index is rebuilt from the files, an index of an older version is
+        converted.
         ``on_wait(message)`` is called before waiting for another process.
         """
         with locked_folder(self.folder, on_wait):
-            atomic.sweep(self.folder)
-            try:
-                self.index = read_index(self.folder)
-            except FileNotFoundError:
-                if any(self.folder.glob("*.parquet")):
-                    lost = unreadable(self.folder / INDEX, "it is lost")
-                    warn(f"{lost}. They are left as they are")
-            else:
-                self._renew()
+            self._reread()
             yield
 
-    def _renew(self) -> None:
-        """Write the index anew if it was damaged or of an older version."""
-        with contextlib.suppress(WriteError):  # what was read remains valid
-            self.commit()
-            for path in older.older_files(self.folder):
+    def _reread(self) -> None:
+        """Read the index from disk; convert it if it is older, rebuild it if damaged or lost."""
+        try:
+            self.index = _read_index(self.folder)
+            if left := older.older_files(self.folder):
+                with contextlib.suppress(WriteError):  # the older files remain valid
+                    self._convert(left)
+        except NotRebuilt:
+            raise
+        except FileNotFoundError:
+            if self._series_files():
+                self._rebuild("the index is lost")
+        except StoreError as error:
+            self._rebuild(str(error))
+
+    def _rebuild(self, why: str) -> None:
+        """Set a damaged index aside, and make one from the files of series, the newest of each."""
+        index, damaged = Index(self.source), list[Path]()
+        for file in (INDEX, OLDER_INDEX):
+            if (self.folder / file).exists():
+                index.quarantine.append(self._move_aside(file, file, why))
+        for path in self._series_files():
+            try:
+                name, entry = series_file.described_by(read_plain(path), path.name)
+                index.series[name] = entry
+            except Exception:  # Arrow and JSON fail in many ways
+                damaged.append(path)
+        for path in damaged:
+            (stem,) = _stems([path.name])
+            if stem not in _stems(index.files):
+                name = urllib.parse.unquote(stem)  # of names in small letters with a hash
+                aside = self._move_aside(name, path.name, f"cannot be read, and {why}")
+                index.quarantine.append(aside)
+        self.index = index
+        older.add_corrections(index, self.folder)
+        self._convert(older.older_files(self.folder))
+
+    def _convert(self, left: Sequence[Path]) -> None:
+        """Write the index, and then remove the files of older versions.
+
+        Series with corrections are written again, to have them in their files, too.
+        """
+        for name, its in self.index.corrections.items():
+            with contextlib.suppress(KeyError, StoreError):
+                self.correct(name, its)
+        self.commit()
+        for path in left:
+            if path.name != INDEX:
                 atomic.remove_file(path)
+
+    def correct(self, name: str, corrections: Corrections) -> None:
+        """Give a stored series other corrections.
+
+        Raises KeyError if it is not stored, StoreError if its file is damaged.
+        """
+        entry = self.index.series[name]
+        series = series_file.encode(
+            name, self.read_delivered(name), asked_from=entry.asked_from, corrections=corrections
+        )
+        self.write_file_of(series)
+        self.index.series[name] = msgspec.structs.replace(
+            series.entry, fingerprint=entry.fingerprint, state=entry.state, reason=entry.reason
+        )
 
     def write_file_of(self, series: Encoded) -> None:
         """Write the file of an encoded series, unless it exists; several threads may do so."""
@@ -197,9 +225,10 @@ class Store:
             series.entry, fingerprint=fingerprint, state=state
         )
 
-    def change(self, name: str, **facts: object) -> None:
-        """Change the entry of a stored series, see :class:`SeriesEntry`."""
-        self.index.series[name] = msgspec.structs.replace(self.index.series[name], **facts)
+    def mark(self, name: str, state: str, reason: str | None = None) -> None:
+        """Change the state of a stored series, see :class:`SeriesEntry`."""
+        entry = self.index.series[name]
+        self.index.series[name] = msgspec.structs.replace(entry, state=state, reason=reason)
 
     def commit(self, **facts: object) -> None:
         """Write the index, if it has changed, and remove files that only the one before named.
@@ -218,11 +247,33 @@ class Store:
         with atomic.as_write_error(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic.sync(self.folder)  # files must be on disk before the index names them
-        for file in (INDEX_COPY, INDEX):  # so that the copy is never behind the index
-            self.index.write(self.folder / file)
+        self.index.write(self.folder / INDEX)
         for file in (before.files if before else set()) - self.index.files:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the next sweep removes the file
                 self.path_of(file).unlink()
+
+    def sweep(self) -> None:
+        """Remove files that killed processes have left. The store must be locked.
+
+        They are those of stored series, and of flags, that the index does not name.
+        """
+        files = self.index.files
+        series = _stems(files)
+        atomic.sweep(self.folder)
+        for path in self.folder.glob("*.parquet"):
+            superseded = FLAGS_FILE.fullmatch(path.name) or _stems([path.name]) & series
+            if superseded and path.name not in files:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def _series_files(self) -> list[Path]:
+        """Return all files of series, the oldest first, including those that the index lacks."""
+        files = [
+            path
+            for path in self.folder.glob("*.parquet")
+            if not path.name.startswith(atomic.PREFIX) and not FLAGS_FILE.fullmatch(path.name)
+        ]
+        return sorted(files, key=lambda path: path.stat().st_mtime)
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
         """Read series' files, by default all; return the damage of each damaged series by name."""
@@ -233,22 +284,25 @@ class Store:
 
         ``damaged``: the damage by series
         """
-        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         for name, why in damaged.items():
-            entry = self.index.series.pop(name)
-            path, aside = self.path_of(entry.file), self.quarantine_folder / f"{stamp}-{entry.file}"
-            with atomic.as_write_error(aside):
-                aside.parent.mkdir(exist_ok=True)
-                with contextlib.suppress(FileNotFoundError):
-                    path.replace(aside)
+            entry = self.index.series[name]
+            record = self._move_aside(name, entry.file, why)
             self.index.quarantine.append(
-                Quarantined(
-                    name, aside.name if aside.exists() else None, why,
-                    asked_from=entry.asked_from, corrections=entry.corrections,
-                )
-            )  # fmt: skip
+                record._replace(asked_from=entry.asked_from, corrections=entry.corrections)
+            )
+            del self.index.series[name]
         if damaged:
             self.commit(origin=None)
+
+    def _move_aside(self, name: str, file: str, why: str) -> Quarantined:
+        """Move a file of a series to the quarantine; return its record."""
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        path, aside = self.path_of(file), self.quarantine_folder / f"{stamp}-{file}"
+        with atomic.as_write_error(aside):
+            aside.parent.mkdir(exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                path.replace(aside)
+        return Quarantined(name, aside.name if aside.exists() else None, why)
 
     def read(self, names: Sequence[str]) -> pd.DataFrame:
         """Return these series as one long frame.
@@ -295,7 +349,10 @@ class Store:
             raise StoreError(f"{self.folder}: its rows have not been reviewed; {advice}")
         path = self.path_of(quality.file)
         try:
-            return read_parquet_file(_checked(path, quality.sha256)).to_pandas()
+            raw = read_plain(path)
+            if sha256(raw) != quality.sha256:
+                raise ValueError("damaged")
+            return read_parquet_file(raw).to_pandas()
         except (OSError, ValueError) as error:
             raise StoreError(f"{path}: cannot be read: {error}; {advice}") from error
 
@@ -310,37 +367,42 @@ class Store:
             except StoreError as error:
                 return error
 
-        parts = by_parts(lambda some: [*map(read, names[some])], len(names), _READ_AT_ONCE)
+        at_once = max(1, min(_READ_AT_ONCE, len(names) // (4 * cores())))  # of few, all read some
+        parts = by_parts(lambda some: [read(name) for name in names[some]], len(names), at_once)
         results = dict(zip(names, itertools.chain.from_iterable(parts), strict=True))
         damaged = {name: str(one) for name, one in results.items() if isinstance(one, StoreError)}
         return {n: one for n, one in results.items() if not isinstance(one, StoreError)}, damaged
 
-    def _decoded(
-        self,
-        name: str,
-        decode: Callable[[bytes, Corrections], _T],
-        entry: SeriesEntry | None = None,
-    ) -> _T:
+    def _decoded(self, name: str, decode: Callable[[bytes, Corrections], _T]) -> _T:
         """Return ``decode`` of a series' file and its corrections; errors as in :meth:`read`."""
-        entry = entry or self.index.series[name]
-        path, newer = self.path_of(entry.file), None
+        raw, corrections = self._raw(name)
         try:
-            return decode(_checked(path, entry.sha256), entry.corrections)
+            return decode(raw, corrections)
         except (OSError, ValueError) as error:
+            path = self.path_of(self.index.series[name].file)
+            raise StoreError(f"{path}: cannot be read: {error}. {_AGAIN}") from error
+
+    def _raw(self, name: str, entry: SeriesEntry | None = None) -> tuple[bytes, Corrections]:
+        """Return the bytes of a series' file, checked against its hash, and its corrections.
+
+        Raises StoreError.
+        """
+        entry = entry or self.index.series[name]
+        path = self.path_of(entry.file)
+        try:
+            raw = read_plain(path)
+        except OSError as error:
+            newer = None
             with contextlib.suppress(StoreError, FileNotFoundError):
-                newer = read_index(self.folder).series.get(name)
-            if newer is not None and newer.file != entry.file:  # it was updated meanwhile
-                return self._decoded(name, decode, newer)
-            why = getattr(error, "strerror", None) or error
-            raise StoreError(f"{path}: cannot be read: {why}. {_AGAIN}") from error
-
-
-def _checked(path: Path, digest: str) -> bytes:
-    """Return the bytes of a file. Raises OSError, ValueError if they are not what was written."""
-    raw = read_plain(path)
-    if sha256(raw) != digest:
-        raise ValueError(f"damaged; its content is not what was written ({len(raw)} bytes)")
-    return raw
+                newer = _read_index(self.folder).series.get(name)
+            if newer is not None and newer.file != entry.file:
+                return self._raw(name, newer)  # another process has updated the file meanwhile
+            raise StoreError(f"{path}: cannot be read: {error.strerror}. {_AGAIN}") from error
+        if sha256(raw) != entry.sha256:
+            raise StoreError(
+                f"{path}: damaged; its content is not what was written ({len(raw)} bytes). {_AGAIN}"
+            )
+        return raw, entry.corrections
 
 
 def is_store(folder: Path) -> bool:
@@ -348,19 +410,15 @@ def is_store(folder: Path) -> bool:
     return any(begins_like_an_index(folder / file) for file in (INDEX, OLDER_INDEX))
 
 
-def read_index(folder: Path) -> Index:
-    """Read a store's index, its copy if it is damaged or lost, or one of an older version.
-
-    Errors as in :meth:`Index.read`.
-    """
-    if older.is_older(folder):
-        with contextlib.suppress(FileNotFoundError):  # it was converted meanwhile
+def _read_index(folder: Path) -> Index:
+    """Read a store's index, also that of an older version; errors as in :meth:`Index.read`."""
+    path = folder / INDEX
+    if not begins_like_an_index(path, of_this_version=True):
+        with contextlib.suppress(FileNotFoundError):  # it was converted meanwhile, or is not there
             return older.read_index(folder)
-    try:
-        return Index.read(folder / INDEX)
-    except NewerStore:
-        raise
-    except (FileNotFoundError, StoreError):
-        with contextlib.suppress(FileNotFoundError, StoreError):
-            return Index.read(folder / INDEX_COPY)
-        raise
+    return Index.read(path)
+
+
+def _stems(files: Iterable[str]) -> set[str]:
+    """Return names of files without hash and ending, which all versions of a series share."""
+    return {file.rsplit(".", 2)[0] for file in files}
