@@ -162,6 +162,7 @@ def explain_from_home(
     swarm.keep_compiled(home.programs)
     chosen = _chosen(home, run, tickers, question.at, on_notice or (lambda message: None))
     check_step(question.step, chosen.config.horizon)
+    check_levels(question.level)
     store = store_of(home, chosen)
     opened = under_new_names(store, chosen)
     if tickers is None:
@@ -229,6 +230,9 @@ def _explained(
     notes = [f"{said}." for said in findings_in_words(findings, len(ids)).values()]
     before = None if question.since is None else known(question.since)[0]
     times = panel.times[panel.mask.any(0)]
+    if before is not None and before.times[-1] >= times[-1]:
+        expected = f"a time before {show_time(times[-1])}, that of the latest row"
+        raise wrong_argument("since", show_time(question.since), expected)
     if before is None and len(times) > 1:
         # Days are read again, since rows that looked wrong may have been found later.
         dated, latest = times.dtype.kind == "M", times[-2:]

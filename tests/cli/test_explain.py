@@ -52,6 +52,14 @@ def test_a_past_day_is_explained_as_predict_from_it(home, tmp_path):
     assert "was fitted on rows after 2024-06-03; no run of that time is kept" in made.stdout
 
 
+@pytest.mark.parametrize(
+    "asked", ["--level nan", "--level 0", "--level 100", "--since 2027-01-01", "--step 99"]
+)
+def test_what_cannot_be_explained_is_refused(home, asked):
+    made = run("explain", "KO", *asked.split(), "--home", home)
+    assert made.exit_code == 2 and asked.split()[0].strip("-") in made.stderr
+
+
 def _forecasts(home, folder, *options):
     file = folder / "forecasts.csv"
     assert run("predict", "KO", *options, "--output", file, "--home", home).exit_code == 0

@@ -30,6 +30,8 @@ def table(times) -> pd.DataFrame:
         (MONDAYS[::2], "W-MON", None, "2026-07-27"),
         (MONDAYS[[0, 1, 3, 7, 8, 15]], "D", None, "2026-04-21"),
         (MONDAYS[:9], "2W-MON", "2026-01-12", "2026-03-16"),
+        # Of several steps most rows say which are meant, not the first one.
+        (MONDAYS[:1].append(MONDAYS[1::2]), "2W-MON", "2026-01-05", "2026-08-10"),
         # Half seconds of years would fill the memory.
         (MONDAYS, "500ms", None, "2026-07-27T00:00:00.5"),
         (MONDAYS + pd.Timedelta("9h"), "h", None, "2026-07-27T10:00"),
@@ -49,6 +51,13 @@ def test_a_stated_step_is_followed_and_rows_beside_it_are_named(times, frequency
         assert f"column 'ds': {odd}" in str(said[0].message)
     expected = next_times(panel.times, 1, panel.frequency)[0]
     assert after is None or expected == pd.Timestamp(after)
+
+
+@pytest.mark.parametrize("name", ["week", "minute"])
+def test_numbers_beside_dates_that_are_no_hours_are_refused(tmp_path, name):
+    table(MONDAYS).assign(**{name: range(30)}).to_csv(tmp_path / "x.csv", index=False)
+    with refuses(DataError):
+        fc.load_panel(f"files:{tmp_path / 'x.csv'}", time_col=f"ds+{name}")
 
 
 @pytest.mark.parametrize("name", ["M", "x", "", "0D", "-1D", 5])
