@@ -209,6 +209,14 @@ def test_it_is_refused_and_read_when_changed_as_the_error_says(tmp_path, case):
     assert len(panel.times) == rows
 
 
+@pytest.mark.parametrize("byte", [b"\0", b"\xff"])
+def test_one_broken_byte_is_no_other_encoding(tmp_path, byte):
+    (tmp_path / "x.csv").write_bytes(PART.encode() + "Köln,1\n".encode() + byte)
+    with refuses(DataError) as error:
+        fc.load_panel(f"files:{tmp_path}/x.csv")
+    assert "iconv" not in str(error.value)
+
+
 HOUR = "date,y\n2025-10-01 00:00,1\n{0},2\n{0},3\n"
 
 

@@ -181,11 +181,14 @@ def _no_text(path: Path, where: str) -> DataError:
     except UnicodeDecodeError as error:
         at = error.start
     line = content[:at].count(b"\n") + 1
-    is_wide = content[at] == 0 or content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    is_wide = content[:2] in (b"\xff\xfe", b"\xfe\xff") or 4 * content.count(0) > len(content)
+    found = f"line {line} holds the byte 0x{content[at]:02x}"
+    said = f"{where}: cannot be read: {found}; expected text in UTF-8"
+    if not is_wide and (content[at] == 0 or not content.decode("utf-8", "ignore").isascii()):
+        return DataError(f"{said}, which the rest of the file is: correct this byte")
     encoding = "UTF-16" if is_wide else "WINDOWS-1252"
     return DataError(
-        f"{where}: cannot be read: line {line} holds the byte 0x{content[at]:02x}; expected text "
-        f"in UTF-8, and this seems to be {encoding}. In a spreadsheet save it as CSV UTF-8, or run "
+        f"{said}, and this seems to be {encoding}. In a spreadsheet save it as CSV UTF-8, or run "
         f"`iconv -f {encoding} -t UTF-8 FILE > NEW.csv`"
     )
 
