@@ -113,7 +113,7 @@ def _crps(model: fc.Model, panel: fc.Panel, held: tuple[Transformed, np.ndarray]
     transformed, origins = held
     networks = model.networks.only(panel.ids)
     targets = at_origins(transformed.targets(), origins)
-    made, _ = distributions(networks, transformed, origins, targets)
+    made = distributions(networks, transformed, origins, targets)
     crps = student_t_crps(targets, made.location, made.scale, made.dof)
     return np.nanmean(crps, axis=(1, 2))
 
