@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.classical import Form
-from forecaster.classical.ces import CesForm, Problem, grid_of, guesses, pieces, search
+from forecaster.classical.ces import CesForm, Problem, guesses, pieces, search
 from forecaster.classical.innovations import on_grid, refined
 
 FORMS = {
@@ -32,10 +32,7 @@ CES = {
     (1, 4, 40, "none"): 1023.7952529278353,
     (1, 4, 40, "partial"): 218.62185262221828,
     (2, 4, 60, "none"): 1731.8778265162189,
-    (2, 4, 60, "full"): 370.08733261550833,
     (3, 12, 72, "partial"): 347.8385321379933,
-    (3, 12, 72, "full"): 345.4161421719647,
-    (4, 12, 96, "full"): 477.9378380017984,
 }
 WORTH = 1e-3  # share of the logarithm of a likelihood that counts as a difference
 
@@ -70,15 +67,8 @@ def test_ets(which):
 @pytest.mark.parametrize("which", CES)
 def test_ces(which):
     number, season, length, kind = which
-    row, partial = written(number, season, length), None
-
-    def problem_of(form: CesForm) -> Problem:
-        (piece,) = pieces([row], 1)
-        return Problem(form, piece, piece.lengths, guesses(form, [row]))
-
-    if kind == "full":  # begins where the partial form ended
-        form = CesForm("partial", season)
-        partial, _ = search(problem_of(form), grid_of(form, None))
-    form = CesForm(kind, 1 if kind == "none" else season)
-    _, squares = search(problem_of(form), grid_of(form, partial))
+    row = written(number, season, length)
+    form = CesForm(1 if kind == "none" else season)
+    (piece,) = pieces([row], 1)
+    _, squares = search(Problem(form, piece, piece.lengths, guesses(form, [row])))
     assert is_no_worse(squares[0], length, -length / 2 * np.log(CES[which]))

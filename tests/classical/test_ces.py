@@ -9,25 +9,20 @@ def one_by_one(y: np.ndarray, model: Ces, horizon: int) -> tuple[np.ndarray, np.
     """One-step errors, and forecasts after the last value (Svetunkov et al. 2022, equation 7).
 
     A state is level + i potential. It moves by what a complex weight makes of the value and of its
-    error, y + i e, and of its own opposite. Each part of a season in the full form is such a state.
+    error, y + i e, and of its own opposite. The error moves what a step of the season adds.
     """
     weight, seasonal = complex(*model.parameters[:2]), model.parameters[2:]
-    state, rest = complex(*model.initial[:2]), model.initial[2:]
-    season = [complex(part) for part in rest[: model.season]] or [0j]
-    if model.form == "full":
-        season = [complex(*part) for part in np.reshape(rest, (2, -1)).T]
+    state, season = complex(*model.initial[:2]), [*model.initial[2:]] or [0.0]
     errors, forecasts = [], []
     for t in range(len(y) + horizon):
         place = t % len(season)
-        mean = state.real + season[place].real
+        mean = state.real + season[place]
         error = y[t] - mean if t < len(y) else 0.0
         errors.append(error)
         forecasts.append(mean)
         state = moved(state, weight, error)
-        if model.form == "partial":
+        if seasonal:
             season[place] += seasonal[0] * error
-        elif model.form == "full":
-            season[place] = moved(season[place], complex(*seasonal), error)
     return np.array(errors[: len(y)]), np.array(forecasts[len(y) :])
 
 
@@ -48,10 +43,7 @@ def rows(seed: int = 0, count: int = 5) -> list[np.ndarray]:
 def test_forecasts_are_those_of_the_recursion():
     some = rows()
     models = fit_ces(some, 4)
-    assert {model.form for model in models if model} == {"none", "partial"}
-    seasons = (3.0, -1.0, 2.0, -4.0, 2.0, -1.0, 2.0, -3.0)
-    some += some[:3]
-    models += [Ces("full", 4, (1.4, 0.9, 1.2, 0.9), (90.0, 80.0, *seasons))] * 3
+    assert {model.season for model in models if model} == {1, 4}
     for row, model, made in zip(some, models, ces_ahead(some, models, 9), strict=True):
         assert model is not None
         for length in (10, len(row)):

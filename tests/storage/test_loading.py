@@ -62,6 +62,18 @@ def test_json_that_is_none_or_of_another_version_is_named(text, folder, tmp_path
             read(run)
 
 
+def test_models_of_the_version_before_are_read_or_refused_by_their_version(classical, tmp_path):
+    run = shutil.copytree(classical, tmp_path / "run")
+    rest = json.loads((run / JSON).read_text()) | {"schema": 13}
+    (run / JSON).write_text(json.dumps(rest))
+    assert fc.load(run).ids == ("a",)
+    rest["transform"]["natures"]["a"]["components"][2] = ["none", 1, [1.3, 1.0], [1.0, 1.0]]
+    (run / JSON).write_text(json.dumps(rest))
+    for read in (fc.load, Run.read):
+        with refuses(ModelError):
+            read(run)
+
+
 WRONG = [  # the field, and its value (...: none)
     ("config.validation", 2**31 - 1),
     ("config.hidden", 10_000),

@@ -4,13 +4,14 @@ The JSON is strict (no NaN) and has a schema version and the SHA-256 of the arra
 pickle: opening a model neither runs nor imports any code of it.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,8 @@ from forecaster.storage.model.encoding import METHODS, Encoding
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
 
-SCHEMA = 13  # 12 had the drift of each price, 9 weights for later fits, 8 another order
-_BEFORE = 10  # prices had fields of other series, which are ignored
+SCHEMA = 15  # 12 had the drift of each price, 9 weights for later fits, 8 another order
+_BEFORE = 13  # CES had another form; models without it are the same
 ARRAYS, REST = "model.safetensors", "model.json"
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 
@@ -161,11 +162,30 @@ def read_rest(folder: Path, *more: int) -> dict[str, Any]:
     if not isinstance(schema, int) or isinstance(schema, bool):
         raise ModelError(f"{path}: cannot be read (it has no schema version). {ADVICE}")
     if schema not in (SCHEMA, _BEFORE, *more):
-        advice = "update forecaster" if schema > SCHEMA else "run `forecaster fit` again"
-        raise ModelError(
-            f"{path}: schema version {schema}; this program reads version {SCHEMA}: {advice}"
-        )
+        raise _of_another_version(path, schema)
     return rest
+
+
+@contextlib.contextmanager
+def understood(folder: Path, rest: Mapping[str, Any]) -> Iterator[None]:
+    """Raise any error of the block as a ModelError; ``rest``: the model's JSON.
+
+    What the version before wrote, and this one does not understand, is no damage.
+    """
+    try:
+        with as_model_error(folder):
+            yield
+    except DamagedModel as error:
+        if rest["schema"] >= SCHEMA:
+            raise
+        raise _of_another_version(folder / REST, rest["schema"]) from error
+
+
+def _of_another_version(path: Path, schema: int) -> ModelError:
+    advice = "update forecaster" if schema > SCHEMA else "run `forecaster fit` again"
+    return ModelError(
+        f"{path}: schema version {schema}; this program reads version {SCHEMA}: {advice}"
+    )
 
 
 def load_whole(folder: Path, network: "OwnNetwork | None" = None) -> "Model":
@@ -173,7 +193,7 @@ def load_whole(folder: Path, network: "OwnNetwork | None" = None) -> "Model":
     rest = read_rest(folder)
     arrays = _read_arrays(folder, rest)
     rest, network = _with_network(rest, network, folder)
-    with as_model_error(folder):
+    with understood(folder, rest):
         return model_of(rest, arrays, network)
 
 

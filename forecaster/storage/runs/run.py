@@ -14,8 +14,8 @@ from forecaster.files import Home, as_folder, run_name, run_time
 from forecaster.forecasting import FORECAST_BY, Config, Method, counted
 from forecaster.ingest import Store
 from forecaster.series import Scaling
-from forecaster.storage.model.checking import ADVICE, Shared, Whole, as_model_error
-from forecaster.storage.model.saving import load_whole, read_rest
+from forecaster.storage.model.checking import ADVICE, Shared, Whole
+from forecaster.storage.model.saving import load_whole, read_rest, understood
 from forecaster.storage.runs.run_index import BEFORE, SCHEMA, Index, read_index
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ class Run:
         """Read the facts of a run. Raises ModelError when it is damaged, or of another version."""
         rest = read_rest(folder, SCHEMA, BEFORE)
         if rest["schema"] in (SCHEMA, BEFORE):  # of several shards
-            with as_model_error(folder):
+            with understood(folder, rest):
                 said = msgspec.convert(rest, Shared)
                 config, transform = said.settings()
             index = read_index(folder, rest)
         else:
-            with as_model_error(folder):
+            with understood(folder, rest):
                 said = msgspec.convert(rest, Whole)
                 config, transform = said.settings()
                 skipped, report = skipped_from_json(said.skipped), said.report_frame()
@@ -120,7 +120,7 @@ class Run:
         for folder in self.index.folders:
             with contextlib.suppress(ModelError):  # of a shard that this forecast may do without
                 rest = read_rest(folder)
-                with as_model_error(folder):
+                with understood(folder, rest):
                     said = msgspec.convert(rest, Whole)
                     until |= dict(zip(said.ids, said.times(), strict=True))
         return {self.renames.get(name, name): time for name, time in until.items()}

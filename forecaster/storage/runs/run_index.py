@@ -22,8 +22,8 @@ from forecaster.files import read_parquet_file
 from forecaster.storage.model.checking import ADVICE, read_bytes, shortened
 from forecaster.storage.model.saving import write_rest
 
-SCHEMA = 14  # 5 and 7 to 10 had the models of earlier versions
-BEFORE = 11  # the same, of models before
+SCHEMA = 16  # smaller numbers had the models of earlier versions
+BEFORE = 14  # the same, of models before
 SHARDS = "shards"
 _INDEX = "index.parquet"
 _SAME = ("config", "channels", "target", "frequency", "transform")  # of all shards
