@@ -221,9 +221,9 @@ def _networks(model: "forecasting.Model", report: "pd.DataFrame") -> str:
     needed = forecasting.rows_for_networks(config) if model.target == "y" else config.rows_to_fit
     long = int((report["rows"] >= needed).sum())
     return (
-        f"none; {long} of {len(report)} series have the {needed} rows that networks need. Where at "
-        f"least {forecasting.FEWEST_LONG:.0%} have and change, networks are trained; --model lstm "
-        "trains them all the same"
+        f"none; {long} of {len(report)} series have the {needed} rows that networks need. They are "
+        f"trained where at least {forecasting.FEWEST_LONG:.0%} of the series have and change, with "
+        f"{forecasting.FEWEST_ROWS} rows together; --model lstm trains them all the same"
     )
 
 

@@ -57,6 +57,7 @@ from .fitting.updating import learnable as learnable
 from .fitting.updating import rows_since as rows_since
 from .fitting.updating import update as update
 from .methods import FEWEST_LONG as FEWEST_LONG
+from .methods import FEWEST_ROWS as FEWEST_ROWS
 from .methods import FORECAST_BY as FORECAST_BY
 from .methods import Method as Method
 from .methods import counted as counted

@@ -68,6 +68,14 @@ def test_a_fifth_of_the_series_must_be_long_enough_for_networks_unless_they_are_
     assert asked == [False, True]
 
 
+@pytest.mark.parametrize(("rows", "model", "by"), [
+    (199, "auto", Method.COMBINATION), (200, "auto", Method.OWN), (199, "lstm", Method.OWN),
+])  # fmt: skip
+def test_one_short_series_has_networks_only_if_they_are_asked_for(rows, model, by):
+    model = fc.fit(trends(rows, 1), dataclasses.replace(SMALL, model=model))
+    assert list(model.report[FORECAST_BY]) == [by]
+
+
 def test_long_series_have_networks_and_short_ones_the_common_one():
     long, shorter, shortest = trends(80, 6), trends(30, 3, seed=1), trends(10, 3, seed=2)
     frame = pd.concat(

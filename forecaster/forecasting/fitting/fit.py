@@ -32,6 +32,7 @@ from forecaster.forecasting.fitting.validating import inside_bands, validated
 from forecaster.forecasting.methods import (
     FORECAST_BY,
     Method,
+    has_few_rows,
     methods_of,
     trains,
     transform_of,
@@ -259,6 +260,8 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
     transform = transform_of(config, panel)
     panel = usable(with_peers(panel), config, transform)
     own = trains(panel, config, transform)
+    if has_few_rows(panel, config, transform, own):
+        own = np.zeros_like(own)
     trained = [name for name, one in zip(panel.ids, own, strict=True) if one]
     if trained:  # covariates of others must not change what networks see
         transform = transform.with_static(panel.only(trained))
