@@ -70,7 +70,7 @@ def page() -> str:
         shared = [name_of(line) for line in rows[name] if len(users[line]) > 1]
         parts.append(section(f"## {name}", command, own, shared))
         for below, inner in getattr(command, "commands", {}).items():
-            parts.append(section(f"### {name} {below}", inner, [], []))
+            parts.append(f"### {name} {below}\n\n{said(inner)[0]}\n")  # its examples are above
     heads = Counter(name_of(line) for line in users)
     common = [
         f"{line} (`{'`, `'.join(names)}`)" if heads[name_of(line)] > 1 else line
@@ -83,14 +83,19 @@ def page() -> str:
 
 def section(title: str, command: click.Command, own: list[str], shared: list[str]) -> str:
     """Return what a command does, its examples and its options."""
-    text, _, examples = (
-        inspect.cleandoc(command.help or "").replace("\b\n", "").partition("Example")
-    )
-    shown = inspect.cleandoc(examples.partition("\n")[2])
-    parts = [title, text.strip(), f"```\n{shown}\n```" if shown else "", "\n".join(own)]
+    text, shown = said(command)
+    parts = [title, text, f"```\n{shown}\n```" if shown else "", "\n".join(own)]
     if shared:
         parts.append(f"[Shared options](#options-of-several-commands): {', '.join(shared)}.")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def said(command: click.Command) -> tuple[str, str]:
+    """Return what the help of a command says, and its examples."""
+    text, _, examples = (
+        inspect.cleandoc(command.help or "").replace("\b\n", "").partition("Example")
+    )
+    return text.strip(), inspect.cleandoc(examples.partition("\n")[2])
 
 
 def options(command: click.Command) -> list[str]:

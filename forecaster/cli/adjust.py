@@ -37,9 +37,9 @@ def adjust(
 ) -> None:
     """Adjust stored prices for splits and changes of currency that the source has left out.
 
-    Without tickers, lists what is proposed and changes nothing: moves by an exact ratio, as of a
-    split, and moves of all tickers by the same amount. Earlier rows that arrive again are adjusted
-    again, unless the source has restated them, and `ingest` says so.
+    Without tickers, lists proposals and changes nothing. Proposed are moves by an exact ratio, such
+    as that of a split, and moves of all tickers by the same amount. Rows that arrive again are
+    adjusted again, unless the source has restated them, and `ingest` says so.
 
     \b
     Examples:

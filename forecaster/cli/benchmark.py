@@ -58,7 +58,6 @@ def benchmark(
       forecaster benchmark
       forecaster benchmark --hidden 64 --lookback 60 --batch 64 --features 5 --windows 1024
       forecaster benchmark --suite --output benchmark.csv
-      forecaster benchmark --suite --precision bfloat16 --against ours-float32
     """
     file = output and check_output(output, overwrite=overwrite)
     precision = sizes["precision"]

@@ -29,12 +29,12 @@ def daily(
 ) -> int:
     """Update prices, forecast, score past forecasts and raise alarms, all in one.
 
-    FILE.toml says what is watched; --example prints one. Fit a model first. To continue an
-    interrupted run, run it again; a second run on the same rows changes nothing. `status` shows how
-    the last run ended.
+    Fit a model first. FILE.toml has the settings; --example prints one. After an interruption, run
+    the same command again; a second run on the same rows changes nothing. `status` shows how the
+    last run ended.
 
     Exit codes: 0 all is well; 1 failed; 2 wrong usage; 3 some series were left out or not updated,
-    and are named; 4 there are alarms. Alarms come before series left out.
+    and are named; 4 there are alarms, perhaps also series left out.
 
     \b
     Examples:

@@ -50,7 +50,7 @@ _FOR_PAGES = 0.25  # figures and report are made if the tables take less than th
               "log_har, garch, gjr, range_garch, ets, theta, ces, croston, sba, tsb, adida, "
               "torch.")  # fmt: skip
 @click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
-              help="Number of series that PyTorch trains, evenly picked.")  # fmt: skip
+              help="Number of series that PyTorch trains.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,
               callback=lambda ctx, option, value: value or False,
               help="Train again after this many cutoffs; 0: only at the first.")  # fmt: skip
@@ -82,18 +82,16 @@ def evaluate(
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
     Networks learn only from data up to the first cutoff (with --refit, up to the cutoff at which
-    they are trained). Writes all forecasts, scores per series and horizon, tests, figures, and a
-    report to open in a browser. Series that do not fit into memory together (--memory) are
-    evaluated in shards, without figures and report if the tables are too large for them.
+    they are trained). Writes forecasts, scores, tests, figures, and a report to open in a browser.
+    Series that do not fit into memory together (--memory) are evaluated in shards, without figures
+    and report if the tables are too large for them.
 
     \b
     Examples:
       forecaster evaluate --tickers dow30.txt --output dow
       forecaster evaluate --source files:prices.parquet --baselines naive,ewma,garch,torch
       forecaster evaluate --source simulated --windows 60 --step 5 --output try
-      forecaster evaluate --tickers sp500.txt --groups sectors.csv
       forecaster evaluate --tickers sp500.txt --baselines naive,garch --ray auto
-      forecaster evaluate --source files:meters.parquet --memory 4GB
       forecaster evaluate --resume
     """
     if resume is not None:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 @click.option("--run", metavar="NAME", help="Name of the run.  [default: its time]")
 @click.option("--resume", is_flag=False, flag_value=THE_ONLY, metavar="[NAME]", help="Continue an "
               "interrupted fit; NAME chooses one of several (see `status`).")  # fmt: skip
-@click.option("--update", is_flag=False, flag_value=THE_LATEST, metavar="[RUN]", help="Train the "
-              "networks of a run, by default the latest, on with rows stored since, as a new run. "
+@click.option("--update", is_flag=False, flag_value=THE_LATEST, metavar="[RUN]", help="Continue "
+              "the training of a run, by default the latest, on rows stored since, as a new run. "
               "Fetches nothing: run `forecaster ingest` before.")  # fmt: skip
 @click.option("--older-than", type=click.IntRange(min=1), metavar="ROWS", help="With --update: "
               "only series with at least ROWS new rows.  [default: 1]")  # fmt: skip
@@ -67,17 +67,16 @@ def fit(
 ) -> int:
     """Train the networks of all series at the same time.
 
-    The latest rows (--validation) of each series are held back: they decide when its training
-    stops, and they calibrate its bands. After an interruption by Ctrl-C, SIGTERM or a crash,
-    --resume continues the fit, and the model is the same as without the interruption. Several fits
-    may run under one home at the same time, but only one in shards (--memory) per source.
+    The latest rows (--validation) of each series are held back: they decide when training stops,
+    and they calibrate the bands. After an interruption --resume continues the fit, and ends with
+    the same model. Several fits may run under one home at the same time, but only one in shards
+    (--memory) per source.
 
     \b
     Examples:
       forecaster fit --tickers sp500.txt
       forecaster fit --tickers dow30.txt --source simulated
       forecaster fit --source files:sales.csv --columns id=store,time=day,target=net --horizon 10
-      forecaster fit --source 'sql:postgresql://me:${PGPASSWORD}@db/market' --query prices
       forecaster fit --tickers AAPL,MSFT --market "SPY,^VIX"
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
       forecaster fit --source files:meters.parquet --memory 4GB

@@ -90,39 +90,38 @@ def _premium(value: str) -> float | str:
 
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "horizon": {"type": int, "help": "Steps to forecast.  [default: 5]"},
-    "lookback": {"type": int, "help": "Latest rows a forecast is made from.  [default: 60]"},
+    "lookback": {"type": int, "help": "Latest rows that networks see.  [default: 60]"},
     "validation": {"type": int, "help": "Latest rows held back to calibrate.  [default: a quarter, "
                    "at most 252]"},
     "model": {"type": click.Choice(MODELS), "help": "auto: LSTMs for prices; for other series a "
-              "combination of classical models, which LSTMs correct where enough series are long. "
+              "combination of classical models, which LSTMs correct if enough series are long. "
               "Or one kind of network, or one classical model (ets, theta, ces) alone.  "
               "[default: auto]"},
     "hidden": {"type": int, "help": "Size of a network's hidden layer.  [default: 16]"},
-    "epochs": {"type": int, "help": "Maximum number of epochs of a network.  [default: 100; 6 if "
-               "it starts from the pooled network]"},
+    "epochs": {"type": int, "help": "Maximum number of epochs.  [default: 100; 6 if networks "
+               "start from pooled ones]"},
     "market": {"metavar": "TICKERS", "type": _markets, "help": "An index of the same source, such "
-               "as SPY, or several, such as SPY,^VIX. All networks, and the model of volatility "
-               "that tickers share, see the index. It is forecast only if it is listed as well."},
+               "as SPY, or several, such as SPY,^VIX. All networks and the common model of "
+               "volatility see it. It is forecast only if --tickers lists it, too."},
     "premium": {"metavar": "SHARE", "type": _premium, "help": "Growth of a price's mean in a "
                 "year, in place of the drift that networks learned; 0: no growth; none: the "
                 "learned drift.  [default: 0.05]"},
     "training": {"type": click.Choice(["auto", "sequence", "windowed"]), "help": "Learn at every "
                  "step of a window, or only at its last.  [default: auto]"},
-    "transform": {"type": click.Choice(TRANSFORMS), "help": "What networks see of a series, such "
-                  "as log returns of prices, or errors of a combination of forecasts.  "
-                  "[default: auto]"},
+    "transform": {"type": click.Choice(TRANSFORMS), "help": "What networks learn from: log returns "
+                  "of prices, errors of a combination of forecasts, ...  [default: auto]"},
     "season": {"type": int, "multiple": True, "help": "Steps in a season; repeat for a longer one."
                "  [default: from the dates or the values]"},
-    "start-from": {"type": click.Choice(["pooled", "independent"]), "help": "Start each series' "
-                   "networks from one trained on all series, or from random weights, so that "
-                   "series do not influence each other.  [default: pooled]"},
+    "start-from": {"type": click.Choice(["pooled", "independent"]), "help": "Start from networks "
+                   "trained on all series, or from random weights, so that series do not "
+                   "influence each other.  [default: pooled]"},
     "members": {"type": int, "help": "Networks averaged for each series.  [default: 3]"},
     "precision": {"type": click.Choice(["float32", "bfloat16"]), "help": "Precision of the matrix "
                   "products of LSTM and GRU; bfloat16 is faster on some processors (see `status`)."
                   "  [default: float32]"},
-    "encoding": {"type": click.Choice(ENCODINGS), "help": "Write the weights in less space: in "
-                 "half precision, as bytes, or without the smallest ones; small, as bytes with "
-                 "calibration in half precision, costs least.  [default: none]"},
+    "encoding": {"type": click.Choice(ENCODINGS), "help": "Store the model in less space: weights "
+                 "in half precision, as bytes, or without the smallest; small: weights as bytes, "
+                 "calibration in half precision.  [default: none]"},
 }  # fmt: skip
 """The options that are settings of a Config, as click takes them."""
 OF_EVALUATION = list(_SETTINGS)[:8]
@@ -131,13 +130,13 @@ OF_EVALUATION = list(_SETTINGS)[:8]
 
 _WORKING = (
     click.option("--memory", metavar="SIZE", type=lambda size: pipeline.parse_memory(size),
-                 help="Memory to work in, such as 2GB; if the series do not fit into it together, "
-                 "they are read, trained and written in shards.  [default: 60 % of free memory]"),
-    click.option("--ray", metavar="auto|ADDRESS", help="Train on the nodes of a Ray cluster: auto, "
-                 "the one that this machine belongs to, or HOST:PORT. The networks are the same."),
+                 help="Memory to work in, such as 2GB; series that do not fit into it together are "
+                 "read, trained and written in shards.  [default: 60 % of free memory]"),
+    click.option("--ray", metavar="auto|ADDRESS", help="Train on a Ray cluster: auto, the one that "
+                 "this machine belongs to, or HOST:PORT. The networks are the same."),
     click.option("--config", metavar="FILE.toml", help="More settings, in a flat table; options "
                  "take precedence. `python -c 'import forecaster; help(forecaster.Config)'` "
-                 "describes all of them."),
+                 "describes them."),
     click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True),
 )  # fmt: skip
 

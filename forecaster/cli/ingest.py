@@ -34,13 +34,13 @@ from forecaster.files import FORMATS, Home, make_folder
 @click.option(
     "--refresh",
     is_flag=True,
-    help="Read everything again: Yahoo's history, or a file even if it seems unchanged. Its rows "
-    "replace the stored ones, even if they are fewer.",
+    help="Read everything again, also a file that seems unchanged, and replace the stored rows, "
+    "even by fewer.",
 )
 @click.option(
     "--append",
     is_flag=True,
-    help="Add the rows of a file to the stored ones, as from a file with only the latest day.",
+    help="Add the rows of a file, such as one with only the latest day, to the stored rows.",
 )
 @click.option(
     "--requests-per-second", type=click.FloatRange(0, min_open=True), default=2.0,
@@ -65,19 +65,15 @@ def ingest(
 
     After an interruption, run the same command again. Yahoo's terms allow personal use only.
 
-    A series whose file lacks stored rows (a file that was cut, or holds one day only) keeps these
-    rows, is marked as suspect and named, and the exit code is 3; use --append or --refresh if the
-    rows are meant to be missing. So is a series that the source no longer has; use `tickers retire`
-    if it is gone for good.
+    If a file lacks stored rows, or a source a whole series, the stored rows are kept and marked as
+    suspect, the series is named, and the exit code is 3. If the file is right, use --append or
+    --refresh; if the series is gone for good, `tickers retire`.
 
     \b
     Examples:
       forecaster ingest --tickers sp500.txt --start 2010-01-01
-      forecaster ingest --tickers sp500.txt --requests-per-second 1
       forecaster ingest --source files:prices.parquet
-      forecaster ingest --source 'files:s3://bucket/prices/*.parquet'
       forecaster ingest --source files:today.csv --append
-      forecaster ingest --source files:kurse.csv --decimal ,
       forecaster ingest --source files:sales.csv --columns id=store,time=day,target=net
       forecaster ingest --source sql:sqlite:///market.db --query "SELECT ticker, date, close FROM p"
     """

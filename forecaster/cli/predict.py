@@ -33,7 +33,7 @@ _DRAWN = 5  # most series in a picture
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All series of the model, and newcomers.")
 @click.option("--newcomers/--no-newcomers", default=None, help="With --all, also stored series "
-              "that the fit did not have, by the network of all.  [default: if the fit was without "
+              "that the fit did not have, by the common network.  [default: if the fit was without "
               "--tickers]")  # fmt: skip
 @click.option("--run", metavar="NAME", help="Name of the run (see `runs`).  [default: the latest "
               "run on real data that knows the tickers]")  # fmt: skip
@@ -43,8 +43,8 @@ _DRAWN = 5  # most series in a picture
 )  # fmt: skip
 @click.option(
     "--quantile", type=float, multiple=True, metavar="P",
-    help="Also the value that is not exceeded with this probability, such as 0.95: the stock that "
-    "covers 95 % of the days; repeat for more.",
+    help="Also the value that is not exceeded with this probability, such as 0.95; repeat for "
+    "more.",
 )  # fmt: skip
 @click.option(
     "--format",
@@ -55,20 +55,20 @@ _DRAWN = 5  # most series in a picture
 @click.option(
     "--layout",
     type=click.Choice(["wide", "fixed"]),
-    help="Columns of the output: named by the model and its bands, as in Nixtla's libraries; or "
-    "always the same, with quantiles q05 to q95, run, origin, step and flags.  "
+    help="Columns of the output: wide, named by the model and its bands, as in Nixtla's libraries; "
+    "fixed, always the same, with quantiles q05 to q95, run, origin, step and flags.  "
     "[default: wide; fixed in a database]",
 )
 @click.option("--output", metavar="FILE|URL|sql:URL#TABLE", help="Write to a file, here or in an "
-              "object store: .csv, .json, .parquet or .xlsx; or to a table of a database, in one "
-              "transaction, in place of the same forecasts.")  # fmt: skip
+              "object store (.csv, .json, .parquet or .xlsx), or to a table of a database, in "
+              "place of the same forecasts.")  # fmt: skip
 @click.option(
     "--paths", "n_paths", type=click.IntRange(1),
     help="Draw this many sample paths of all series together, instead of bands.",
 )  # fmt: skip
-@click.option("--sum", "sums", metavar="FILE.csv", help="Forecast the sums of groups instead, such "
-              "as portfolios or regions: a CSV with the columns ticker, group and, if "
-              "wanted, weight.")  # fmt: skip
+@click.option("--sum", "sums", metavar="FILE.csv", help="Forecast the sums of groups, such as "
+              "portfolios: a CSV with the columns ticker, group and, if wanted, "
+              "weight.")  # fmt: skip
 @click.option(
     "--end",
     type=click.DateTime(["%Y-%m-%d"]),
@@ -116,12 +116,12 @@ def predict(
     """Forecast with a saved model and the stored series.
 
     Forecasts start from the latest stored rows. Series that end before the others are named, and
-    the exit code is 3. With --all, retired tickers (see `tickers`) are left out. If several runs
-    know the tickers, standard error says which one was taken.
+    the exit code is 3. --all leaves out retired tickers (see `tickers`). If several runs know the
+    tickers, standard error names the one that is used.
 
-    --paths draws joint futures of all series, for the risk of a basket or the spread of a sum, and
-    shows a summary, or writes the paths to --output. --sum forecasts the sums of groups from such
-    futures, by default 2,000: values times weights, such as the shares in a portfolio.
+    --paths draws joint futures of all series, such as for the risk of a basket, and shows a
+    summary, or writes the paths to --output. --sum forecasts sums of values times weights, such as
+    the shares in a portfolio, from such futures, by default 2,000.
 
     \b
     Examples:
@@ -129,14 +129,11 @@ def predict(
       forecaster predict AAPL MSFT --level 50 --level 90 --plot fan.png
       forecaster predict --all --quantile 0.95 --output stock.csv
       forecaster predict --all --run tech-weekly --layout fixed --output forecasts.parquet
-      forecaster predict --all --output s3://bucket/forecasts.parquet --overwrite
       forecaster predict --all --output 'sql:postgresql://me:${PGPASSWORD}@db.example/desk#forecasts'
       forecaster predict --all --report forecasts.html --groups sectors.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
       forecaster predict --sum portfolios.csv --level 90
       forecaster predict --all --end 2024-06-28
-      forecaster predict --all --no-newcomers
-      forecaster predict --all --max-late 0 --output forecasts.csv
     """
     _check(ctx.params)
     drawn = "--sum" if sums is not None else None if n_paths is None else "--paths"

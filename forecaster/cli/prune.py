@@ -17,9 +17,9 @@ from forecaster.files import Home
 def prune(*, runs: int, days: float, yes: bool, home: Home) -> None:
     """List what a home no longer needs, and remove it with --yes.
 
-    That is: older runs without a name, compiled programs that are no longer used, and price stores
-    that belong to no run and no recorded forecast. Runs that the latest daily runs used, unfinished
-    fits, the record, and what a process is using are kept.
+    Removes older runs without a name, compiled programs that are no longer used, and price stores
+    that belong to no run and no recorded forecast. Keeps runs that the latest daily runs used,
+    unfinished fits, the record, and what a process is using.
 
     \b
     Examples:

@@ -44,16 +44,16 @@ def scorecard(
     `predict` records forecasts. After `ingest` has stored the outcomes, this shows the share that
     the bands covered, and CRPS and absolute error relative to "unchanged" (below 1 is better).
     Forecasts are adjusted for later splits and dividends. If a run forecast more than once from
-    the same day, the last forecast before the outcome counts. Later ones are counted apart.
+    the same day, the last forecast before the outcome counts; forecasts made after the outcome are
+    counted apart.
 
-    Series whose bands have stopped covering are marked with "!" and named, on average with less
-    than one false mark a month over all series together.
+    Series whose bands have stopped covering are marked with "!" and named. On average at most one
+    mark a month is false, over all series together.
 
     \b
     Examples:
       forecaster scorecard
       forecaster scorecard AAPL MSFT --run tech-weekly
-      forecaster scorecard --span month --source yahoo
       forecaster scorecard --output scores.csv --report scorecard.html
     """
     file = output and check_output(output, overwrite=overwrite)

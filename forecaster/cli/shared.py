@@ -46,14 +46,14 @@ def added(*options: Callable[..., Any]) -> Callable[..., Any]:
 reading_options = added(
     click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign in CSV files.  "
                  "[default: inferred from each file's numbers]"),
-    click.option("--columns", multiple=True, metavar="ROLES", help="Roles of columns in files, if "
-                 "their names do not tell: id=store,time=day,target=sales, or wide if each column "
-                 "is a series. id=store+item joins columns, time=day+hour a date and its hour."),
+    click.option("--columns", multiple=True, metavar="ROLES", help="Roles of columns in files: "
+                 "id=store,time=day,target=sales, or wide if each column is a series. "
+                 "id=store+item joins columns, time=day+hour a date and its hour."),
     click.option("--date-format", metavar="FORMAT", help="Format of dates in files, such as "
-                 "%d/%m/%Y; s, ms, us or ns for numbers since 1970, excel for days of a "
-                 "spreadsheet, steps for numbers that count, utc to read times with an offset in "
+                 "%d/%m/%Y; s, ms, us or ns for numbers since 1970; excel for days of a "
+                 "spreadsheet; steps for counts of steps; utc for times with an offset, read in "
                  "UTC.  [default: inferred from each file's dates]"),
-    click.option("--missing", metavar="MARKS", help="Marks in files that stand for no number, "
+    click.option("--missing", metavar="MARKS", help="Marks of missing values in files, "
                  "separated by commas: n/a?,-99. A row with one in place of its date is left out."),
 )  # fmt: skip
 """The options on how files are read."""
@@ -66,20 +66,20 @@ source_options = added(
                  "files:PATH (a CSV, a Parquet file or a folder of them), files:URL (the same at "
                  "s3://, gs:// or https://), or sql:URL (a PostgreSQL, SQLite or DuckDB database). "
                  "${NAME} in a URL is taken from the environment."),
-    click.option("--query", metavar="SQL", help="Of a database: one SELECT, or the name of a "
-                 "table."),
+    click.option("--query", metavar="SQL", help="For a database: one SELECT, or the name of "
+                 "a table."),
     reading_options,
-    click.option("--frequency", metavar="OFFSET", help="Step of rows in files, by a name of "
+    click.option("--frequency", metavar="OFFSET", help="Frequency of rows in files, by a name of "
                  "pandas' offsets: D, B, W-MON, MS, QE-DEC, h, 15min. Rows that do not fit are "
-                 "named.  [default: as the rows show]"),
+                 "named.  [default: inferred]"),
 )  # fmt: skip
 """The options on the source, and on how it is read."""
 covariate_options = added(
     click.option("--static", type=_file, metavar="FILE", help="Facts about each series: rows "
                  "unique_id,... with numbers or words, such as a sector."),
-    click.option("--future", type=_file, metavar="FILE", help="Numbers known in advance: rows "
-                 "unique_id,ds,... (or ds,... for all series), up to the horizon; or a list of "
-                 "events, such as earnings: rows ticker,date."),
+    click.option("--future", type=_file, metavar="FILE", help="Numbers known in advance, up to the "
+                 "horizon: rows unique_id,ds,... (or ds,... for all series); or a list of events, "
+                 "such as earnings: rows ticker,date."),
 )  # fmt: skip
 """``--future`` and ``--static``, for :func:`covariates_of`."""
 

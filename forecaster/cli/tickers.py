@@ -25,10 +25,10 @@ def tickers(*, home: Home) -> None:
 @stored_option
 @home_option
 def retire(*, names: tuple[str, ...], source: str | None, home: Home) -> None:
-    """Say that no more rows of tickers are to come: delisted, renamed or given up.
+    """Expect no more rows of tickers that were delisted, renamed or given up.
 
     `ingest` no longer misses them, and `predict --all` leaves them out. Rows and record are kept,
-    and `fit` and `evaluate` use them while the source has them. Later rows bring them back.
+    and `fit` and `evaluate` use them while the source has them. If rows arrive, they are restored.
 
     \b
     Example:
@@ -60,11 +60,11 @@ def restore(*, names: tuple[str, ...], source: str | None, home: Home) -> None:
 @stored_option
 @home_option
 def rename(*, old: str, new: str, source: str | None, home: Home) -> None:
-    """Say that a ticker has another name; its history, network and record follow.
+    """Give a ticker another name, with its history, network and record.
 
-    Rows that the source still has under the old name are put in front of those under the new one.
-    Later rows under the old name are another series. Nothing is changed if both names have
-    different values on the same days: they are two series.
+    Rows under the old name are put in front of the rows under the new one. Rows that arrive later
+    under the old name are another series. If both names have different values on the same days,
+    they are two series, and nothing is changed.
 
     \b
     Example:
