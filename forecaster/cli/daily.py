@@ -16,7 +16,7 @@ from forecaster.files import Home, check_output
               "to standard output for -.")  # fmt: skip
 @click.option("--wait", type=click.FloatRange(0), default=600.0, show_default=True,
               metavar="SECONDS", help="Time to wait for another daily run to end.")  # fmt: skip
-@click.option("--example", is_flag=True, help="Print a file to start from, with all settings.")
+@click.option("--example", is_flag=True, help="Print a file with all settings.")
 @home_option
 def daily(
     *,

@@ -98,8 +98,8 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
               "Or one kind of network, or one classical model (ets, theta, ces) alone.  "
               "[default: auto]"},
     "hidden": {"type": int, "help": "Size of a network's hidden layer.  [default: 16]"},
-    "epochs": {"type": int, "help": "Maximum number of epochs.  [default: 100; 6 if networks "
-               "start from pooled ones]"},
+    "epochs": {"type": int, "help": "Maximum number of epochs of a network.  [default: 100; 6 if "
+               "it starts from the pooled network]"},
     "market": {"metavar": "TICKERS", "type": _markets, "help": "An index of the same source, such "
                "as SPY, or several, such as SPY,^VIX. All networks and the common model of "
                "volatility see it. It is forecast only if --tickers lists it, too."},
