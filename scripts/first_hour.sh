@@ -2,10 +2,11 @@
 # An analyst's first hour, with its mistakes, on a fresh home: prints each command, its output, and
 # whether it was as expected.
 #
-#   bash scripts/first_hour.sh [FOLDER]
+#   bash scripts/first_hour.sh [FOLDER [PARTS]]
 #
-# FOLDER, which must be new or empty, keeps the files; without it they are deleted at the end. The
-# settings are far too small to forecast anything well. PYTHON names the interpreter.
+# FOLDER, which must be new or empty, keeps the files; without it they are deleted at the end. PARTS
+# is the number of parts of the hour, from the first on; without it, all nine. The settings are far
+# too small to forecast anything well. PYTHON names the interpreter.
 
 set -uo pipefail
 export LC_ALL=C.UTF-8 COLUMNS=100
@@ -376,15 +377,11 @@ fi
 cd -- "$folder" || exit 1
 export FORECASTER_HOME=$PWD/home
 
-nothing_there_yet
-prices_come_in
-models_are_fitted
-runs_are_told_apart
-forecasts_are_made
-forecasts_are_written
-models_are_judged
-time_goes_by
-runs_are_removed
+parts=(
+    nothing_there_yet prices_come_in models_are_fitted runs_are_told_apart forecasts_are_made
+    forecasts_are_written models_are_judged time_goes_by runs_are_removed
+)
+for part in "${parts[@]:0:${2:-9}}"; do "$part"; done
 
 printf '\nAs expected: %s commands, %s of them refused as they must be, in %s s\n' \
     "$commands" "$refusals" "$SECONDS"

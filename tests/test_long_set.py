@@ -1,8 +1,6 @@
 """The long set has all scripts, in five parts."""
 
 import collections
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ SCRIPT = ROOT / "scripts" / "long_set.py"
 NOT_RUN = {
     "accuracy/m4.py",
     "benchmarks/rival_networks.py", "benchmarks/rival_sides.py", "benchmarks/rival_work.py",
-    "first_hour.sh",  # by the ordinary suite
+    "first_hour.sh",  # by the slow tests
     "docs_commands.py", "docs_roles.py", "experiments/harness.py", "experiments/torch_mlp.py",
     "long_set.py",
     "production/clock.py", "production/events.py", "production/market.py", "production/year.py",
@@ -41,23 +39,3 @@ def test_each_part_is_in_one_fifth(script):
     assert collections.Counter(names) == {part.name: 1 for part in script.PARTS}
     assert script.fifth_of_commit() in range(1, 6)
     assert [part.name for part in script.chosen(script.PARTS, None, ("matrix",))] == ["matrix"]
-
-
-def test_a_part_is_fine_fails_takes_too_long_or_is_left_out(script, monkeypatch):
-    def outcome(code: str, **more):
-        return script.run(script.Part("one", 1, (sys.executable, "-c", code), **more), {})
-
-    fine = outcome("print('said')")
-    assert (fine.word, fine.said) == ("fine", "said\n") and fine.processor > 0
-    assert outcome("raise SystemExit(3)").word == "failed"
-    lacking = outcome("", needs=("no_such_module",))
-    assert (lacking.word, lacking.said) == ("left out", "needs no_such_module")
-    monkeypatch.setattr(script, "LIMIT", 0.3)
-    assert outcome("import time; time.sleep(60)").word == "too long"
-
-
-def test_the_exit_code_is_1_if_a_part_fails():
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "--only", "no such part"], capture_output=True, text=True
-    )
-    assert done.returncode == 1 and "no part no such part" in done.stderr
