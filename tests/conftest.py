@@ -12,6 +12,7 @@ import gc
 import importlib.util
 import mmap
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -231,6 +232,11 @@ def script(name: str) -> ModuleType:
     sys.modules[path.stem] = module  # its classes are looked up there
     spec.loader.exec_module(module)
     return module
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the blocks of code of a page that are in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
 def run(*args):

@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from forecaster.ingest.sources.sql_url import read_database_url
 from forecaster.pipeline import ForecastTable, forecast_table
 from forecaster.pipeline.forecast_table import COLUMNS, FIXED_QUANTILES, KEY
 from tests.postgresql import SECRET, secrets, server
+from tests.s3 import said
 
 pytest.importorskip("sqlalchemy")
 __all__ = ["secrets", "server"]  # fixtures
@@ -80,13 +80,6 @@ def rows(url: str, query: str = "forecasts") -> pd.DataFrame:
         if frame[name].dtype.kind != "i":
             frame[name] = pd.to_datetime(frame[name])
     return frame
-
-
-def said(kind: type[ForecasterError], call: Callable[[], object]) -> str:
-    with pytest.raises(kind) as caught:
-        call()
-    assert SECRET not in str(caught.value) and "ge/h" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_the_table_is_made_and_holds_what_was_written(table, url):

@@ -1,7 +1,5 @@
 """Forecasts as objects of a store: of memory always, of S3 where moto and s3fs are installed."""
 
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -13,29 +11,12 @@ from forecaster.errors import UsageError, WriteError
 from forecaster.files import check_output
 from forecaster.pipeline import RemoteOutput, check_forecast_output
 from tests.conftest import error, run
-from tests.s3 import s3, s3_server, said
+from tests.s3 import Bucket, s3, s3_server, said
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 __all__ = ["s3", "s3_server"]  # fixtures
 TABLE = pd.DataFrame({"unique_id": ["AAA", "=B"], "ds": pd.to_datetime(["2024-01-02"] * 2),
                       "LSTM": [1 / 3, 1e300]})  # fmt: skip
-
-
-class Bucket:
-    """A folder of fsspec's file system in memory."""
-
-    def __init__(self):
-        self.system = fsspec.filesystem("memory")
-        self.folder = f"/{uuid.uuid4().hex}"
-        self.url = f"memory:/{self.folder}"
-        self.system.mkdir(self.folder)
-
-    def read(self, name: str) -> bytes:
-        return self.system.cat_file(f"{self.folder}/{name}")
-
-    @property
-    def names(self) -> list[str]:
-        return [path.removeprefix(f"{self.folder}/") for path in self.system.find(self.folder)]
 
 
 def checked(*name: str, **options: Any) -> RemoteOutput:
@@ -45,10 +26,8 @@ def checked(*name: str, **options: Any) -> RemoteOutput:
 
 
 @pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    bucket = Bucket()
-    yield bucket
-    bucket.system.rm(bucket.folder, recursive=True)
+def bucket() -> Bucket:
+    return Bucket()
 
 
 @pytest.mark.parametrize("name", ["f.csv", "f.json", "f.parquet", "a/b/f.pq", "f.xlsx"])

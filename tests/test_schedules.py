@@ -10,13 +10,10 @@ import pytest
 
 from forecaster.cli import main
 from forecaster.daily.day_summary import EXIT_CODES
+from tests.conftest import blocks
 
 ASSETS = Path(__file__).parents[1] / "docs" / "assets"
 PAGE = ASSETS.parent / "guide" / "every-morning.md"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
 def check_command(words: list[str]):
@@ -33,7 +30,7 @@ def check_schedule(text: str):
 
 
 def test_cron():
-    (text,) = blocks("crontab")
+    (text,) = blocks(PAGE, "crontab")
     *settings, line = text.strip().splitlines()
     assert all(re.fullmatch(r"[A-Z_]+=\S+", each) for each in settings)
     fields = line.split(maxsplit=5)
@@ -43,7 +40,7 @@ def test_cron():
 
 def test_systemd():
     units = []
-    for text in blocks("ini"):
+    for text in blocks(PAGE, "ini"):
         parser = configparser.ConfigParser(interpolation=None, strict=True)
         parser.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
         parser.read_string(text)

@@ -4,7 +4,6 @@ import contextlib
 import http.server
 import socket
 import threading
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -18,7 +17,7 @@ from forecaster.ingest import Store, ingest, load_panel, open_source
 from forecaster.ingest.sources import remote_url
 from forecaster.ingest.sources.remote_url import read_remote_url
 from tests.conftest import prices, run
-from tests.s3 import holding, s3, s3_server, said
+from tests.s3 import Bucket, holding, s3, s3_server, said
 
 __all__ = ["s3", "s3_server"]  # fixtures
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
@@ -30,29 +29,13 @@ def csv(table: pd.DataFrame) -> bytes:
     return table.to_csv(index=False).encode()
 
 
-class Bucket:
-    """Objects of fsspec's file system in memory."""
-
-    def __init__(self):
-        self.system = fsspec.filesystem("memory")
-        self.folder = f"/{uuid.uuid4().hex}"
-        self.url = f"memory:/{self.folder}"
-
-    def put(self, name: str, content: bytes) -> None:
-        self.system.pipe_file(f"{self.folder}/{name}", content)
-
-    def remove(self, name: str) -> None:
-        self.system.rm_file(f"{self.folder}/{name}")
-
-
 @pytest.fixture
-def bucket() -> Iterator[Bucket]:
+def bucket() -> Bucket:
+    """A bucket with a file for each series."""
     bucket = Bucket()
     for name, table in TABLES.items():
         bucket.put(f"daily/{name}.csv", csv(table.drop(columns="ticker")))
-    yield bucket
-    for path in [path for path in bucket.system.store if path.startswith(bucket.folder)]:
-        del bucket.system.store[path]
+    return bucket
 
 
 def opened(url: str, **options):

@@ -1,18 +1,16 @@
 """The examples of the README and of the guide run as written, with the promised results."""
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import forecaster.swarm
+from tests.conftest import blocks
 
 README = Path(forecaster.swarm.__file__).with_name("README.md")
 GUIDE = Path(__file__).parents[2] / "docs" / "engine.md"
-BLOCKS = re.findall(
-    r"^```python\n(.*?)^```", README.read_text() + GUIDE.read_text(), re.DOTALL | re.MULTILINE
-)
+BLOCKS = [*blocks(README, "python"), *blocks(GUIDE, "python")]
 
 
 def ten_networks(names):

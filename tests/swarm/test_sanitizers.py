@@ -1,15 +1,12 @@
 """The compiled kernels under the address and undefined-behaviour sanitizers."""
 
-import importlib.util
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from forecaster.swarm.native.compiling import CompileError, compiler
 from forecaster.swarm.native.library import why_no_bfloat16
-
-SCRIPTS = Path(__file__).parents[2] / "scripts" / "kernels"
+from tests.conftest import script
 
 
 @pytest.fixture(scope="module")
@@ -19,11 +16,7 @@ def sanitize():
         compiler()
     except CompileError as error:
         pytest.skip(str(error))
-    spec = importlib.util.spec_from_file_location("sanitize", SCRIPTS / "sanitize.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("kernels/sanitize.py")
 
 
 @pytest.mark.slow
