@@ -7,7 +7,6 @@ from types import ModuleType
 import pytest
 
 from tests import conftest
-from tests.messages import refuses
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,11 +36,3 @@ def test_turns_share_the_changes(script):
     assert max(sizes) - min(sizes) <= 1 and sum(sizes) == len(mutants)
     assert {mutant.name for turn in turns for mutant in turn} == {m.name for m in mutants}
     assert script.of_turn(mutants, 7) == turns[3]
-
-
-def test_a_line_that_is_gone_or_there_twice_is_an_error(script):
-    mutant = script.Mutant("name", "files/atomic.py", "a = 1", "a = 2", "Wrong.")
-    assert mutant.applied("a = 1\n") == "a = 2\n"
-    for text in ("b = 1\n", "a = 1\na = 1\n"):
-        with refuses(ValueError):
-            mutant.applied(text)

@@ -27,11 +27,6 @@ def test_scores_by_hand():
     assert found["seconds"] == 1.23 and found["memory"] == 57 and found["series"] == 3
 
 
-def test_gaps_are_interpolated_and_begin_with_the_first_value():
-    row = np.array([np.nan, 1, np.nan, 3, np.nan])
-    np.testing.assert_array_equal(panels.Panel(1, 1, [row], [row]).filled()[0], [1, 2, 3, 3])
-
-
 @pytest.mark.parametrize("model", panels.OURS)
 def test_our_models_forecast_a_panel(model):
     some = panel()
@@ -39,10 +34,3 @@ def test_our_models_forecast_a_panel(model):
     assert made.mean.shape == (5, 6) and (made.low < made.mean).all()
     found = panels.scored(some, made)
     assert found["refused"] == 0 and 0 < found["mase"] < 5 and 0.3 < found["coverage"] <= 1
-
-
-def test_the_season_before_is_repeated():
-    row = np.arange(10.0)
-    made = panels.seasonal_naive([row], 4, 6)[0]
-    np.testing.assert_array_equal(made[-1], [6, 7, 8, 9, 6, 7])
-    np.testing.assert_array_equal(made[5], [2, 3, 4, 5, 2, 3])

@@ -58,21 +58,3 @@ def test_scores_by_hand():
     good = (1 + 1) / 2 / 2 * 0.5  # the three losses of a point, half of whose outcomes lie above
     assert row["of_rival"] == pytest.approx(row["quantile_loss"] / good, abs=1e-3)
     assert row["series"] == 1 and row["forecasts"] == 2
-
-
-def test_forecasts_of_rivals_have_columns_of_their_own():
-    times = pd.date_range("2024-01-01", periods=5).to_numpy()
-    long = pd.DataFrame(
-        {"model": ["A", "A", "B", "B"], "unique_id": "a", "cutoff": times[2], "step": [0, 1, 0, 1]}
-    ).assign(q10=[1.0, 2, 3, 4], q50=[2.0, 3, 4, 5], q90=[3.0, 4, 5, 6])
-    wide = scoreboard.as_columns(long, times)
-    assert list(wide["ds"]) == list(times[3:])
-    assert list(wide["B-lo-80"]) == [3, 4] and list(wide["A"]) == [2, 3]
-    assert list(wide["A-hi-80"]) == [3, 4]
-
-
-def test_the_difference_is_printed():
-    row = dict.fromkeys([*scoreboard.LOSSES, *scoreboard.SHARES], 0.5)
-    row |= {"set": "NN3", "size": "full", "series": 3, "seconds": 1.0, "rival": ""}
-    line = scoreboard.difference(row | {"crps": 0.4, "coverage_80": 0.52}, row)
-    assert "crps 0.5 (+25.00 %)" in line and "coverage_80 0.5 (-2.00)" in line

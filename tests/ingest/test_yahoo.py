@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.errors import NoNetwork, RateLimited, UsageError
+from forecaster.errors import RateLimited, UsageError
 from forecaster.ingest.sources.source import Stored
 from forecaster.ingest.sources.yahoo import Yahoo
 from forecaster.series.calendar.exchanges import sessions
@@ -105,12 +105,6 @@ def test_a_lasting_refusal_ends_with_advice(server):
     server.trouble = lambda server, symbol, count: "429"
     with refuses(RateLimited):
         fetch(server, ["AAPL", "KO"], cool_down=0.01)
-
-
-def test_no_network_is_one_clear_error(server):
-    nowhere = Yahoo(rewrite=lambda url: "http://127.0.0.1:9/", cool_down=0.05)
-    with refuses(NoNetwork):
-        list(nowhere.fetch(["AAPL"]))
 
 
 def test_the_session_under_way_is_left_out():

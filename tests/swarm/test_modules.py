@@ -31,15 +31,6 @@ class Net(nnx.Module):
         return self.dropout(self.linear(x))
 
 
-def test_params_are_a_plain_dict_and_the_exported_module_predicts_the_same(key):
-    functions = module_functions(Net)
-    params = functions.init(key)
-    assert jax.tree.map(jnp.shape, params) == {"linear": {"bias": (50,), "kernel": (3, 50)}}
-    expected = X @ params["linear"]["kernel"] + params["linear"]["bias"]
-    np.testing.assert_allclose(functions.apply(params, X), expected, rtol=1e-5)
-    np.testing.assert_allclose(functions.export(params, {})(X), expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("hyperparams", "dropped"), [(None, 0.5), ({"dropout": 0.0}, 0.0), ({"dropout": 0.9}, 0.9)]
 )
