@@ -113,6 +113,7 @@ def as_for_users(monkeypatch):
     """
     import jax
 
+    from forecaster.swarm.devices.lanes import over_lanes
     from forecaster.swarm.execution import schedule
 
     options = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
@@ -122,11 +123,13 @@ def as_for_users(monkeypatch):
     def optimised(*args, compiler_options=None, **options):
         return jit(*args, compiler_options=known | (compiler_options or {}), **options)
 
-    schedule.compiled.cache_clear()
+    for compiled in (schedule.compiled, over_lanes):
+        compiled.cache_clear()
     if known and os.environ["XLA_FLAGS"] == QUICKLY:
         monkeypatch.setattr(jax, "jit", optimised)
     yield
-    schedule.compiled.cache_clear()
+    for compiled in (schedule.compiled, over_lanes):
+        compiled.cache_clear()
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
 from forecaster.pipeline import DataRequest, evaluate_from_home
 from tests.markets import SESSIONS, Fault, Market, made_until, market, plant
 from tests.messages import warns
+from tests.slow import rest_slow
 
 SERIES, FIRST = 11, 134  # series that are there from the beginning; position of the first cutoff
 CONFIG = fc.Config(
@@ -166,7 +167,14 @@ def test_the_pasts_are_flagged_around_the_first_cutoff():
         assert at_first.any() and (at_first != panel.flagged()).any()
 
 
-@pytest.mark.usefixtures("as_for_users")
+@pytest.fixture(scope="module")
+def fitted():
+    """The pasts have models, whose programs need not be those of users: each is fitted once."""
+    for number in range(len(PASTS)):
+        forecasts(past(number), refit=False)
+
+
+@pytest.mark.usefixtures("fitted", "as_for_users")
 @pytest.mark.filterwarnings("ignore:.*series skipped")
 @settings(max_examples=1, deadline=None)  # hundreds among the slow tests
 @given(*FUTURES)
@@ -197,9 +205,10 @@ def explained(made: Market, number: int, cutoff: int) -> pd.DataFrame:
     return fc.explain(model_of(number), panel, panel.ids[:SERIES], at=SESSIONS[cutoff]).frame
 
 
+@pytest.mark.parametrize("number", rest_slow(range(len(PASTS))))
 @pytest.mark.filterwarnings("ignore:.*series", "ignore:.*state of the market")
 @settings(max_examples=8, deadline=None)
-@given(*FUTURES)
+@given(*FUTURES[1:])
 def test_no_future_changes_what_explains_a_forecast(number, later, edits, new):
     before, cutoff = past(number), FIRST + later
     after = edited(before, cutoff, edits, new)

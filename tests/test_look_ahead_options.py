@@ -62,11 +62,9 @@ NO_CASE = {
     "fit.on_progress": "only looks on",
     "fit.columns": "only names the columns",
 }
-QUICK = {
-    "config.transform=combined", "config.market", "config.start=independent", "panel.static",
-    "panel.future", "panel.flags", "options.membership", "fit.network",
-    "baseline.har",
-}  # fmt: skip
+SEVERAL = {"config.market", "panel.static", "panel.future"}
+QUICK = {"config.transform=combined", "panel.flags", "options.membership", "fit.network",
+         "baseline.har", "several at once"}  # fmt: skip
 
 
 class Own(nnx.Module):
@@ -98,6 +96,8 @@ def options_of_the_code() -> list[str]:
 def settings_of(option: str) -> tuple[fc.Config, BacktestOptions]:
     """The settings of an option's case. Raises KeyError for an option that has none."""
     room, _, name = option.partition(".")
+    if option == "several at once":
+        return settings_of("config.market")
     if room == "config":
         name, _, choice = name.partition("=")
         return dataclasses.replace(CONFIG, **{name: choice or VALUES[name]}), OPTIONS
@@ -114,6 +114,12 @@ def settings_of(option: str) -> tuple[fc.Config, BacktestOptions]:
 
 
 CASES = [option for option in options_of_the_code() if option not in NO_CASE]
+CASES.append("several at once")
+
+
+def has(option: str, one: str) -> bool:
+    """Return whether a case is that of an option, or one of several."""
+    return option == one or (option == "several at once" and one in SEVERAL)
 
 
 def sees_ranges(option: str) -> bool:
@@ -150,11 +156,11 @@ def world(option: str, *, edited: bool, sessions: int = len(SESSIONS)) -> fc.Pan
     panel = fc.Panel.from_frame(frame)
     panel = panel.with_flags(flags_of(find_flags(panel), WRONG))
     every = [*NAMES, "new"]
-    if option == "panel.static":
+    if has(option, "panel.static"):
         size = [*np.arange(7.0), 1e6]
         kinds = pd.DataFrame({"unique_id": every, "size": size, "kind": [*"aabbabb", "moon"]})
         panel = panel.with_static(kinds)
-    if option == "panel.future":
+    if has(option, "panel.future"):
         days = pd.bdate_range(SESSIONS[0], periods=200)
         plans = np.random.default_rng(2).random((len(every), len(days)))
         marks = np.where(np.arange(len(days)) % 12 == 5, 1.0, 0.0)  # as of earnings
@@ -183,7 +189,7 @@ def forecasts(
 
 def test_every_option_has_a_case():
     """A new option fails here until it has one."""
-    assert set(NO_CASE) | QUICK < set(options_of_the_code())
+    assert set(NO_CASE) | QUICK - {"several at once"} | SEVERAL < set(options_of_the_code())
     for option in CASES:
         settings_of(option)
 
@@ -213,8 +219,8 @@ def test_no_option_looks_ahead(option, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*series")
 def test_more_rows_move_forecasts_by_rounding_alone(tmp_path):
     """The number of rows and of cutoffs decides on the compiled program, and so on the last bit."""
-    few = forecasts(tmp_path, "config.hidden", edited=False, sessions=155, windows=7)
-    many = forecasts(tmp_path, "config.hidden", edited=False)
+    few = forecasts(tmp_path, "options.membership", edited=False, sessions=155, windows=7)
+    many = forecasts(tmp_path, "options.membership", edited=False)
     assert set(few.index) == set(many.index)
     pd.testing.assert_frame_equal(few.sort_index(), many.loc[few.sort_index().index], rtol=1e-6)
 
