@@ -58,8 +58,8 @@ _FOR_PAGES = 0.25  # figures and report are made if the tables take less than th
               show_default=True, help="Forecast all series from common cutoffs, or each up to its "
               "own end; auto: own if times only count rows.")  # fmt: skip
 @click.option("--resume", is_flag=False, flag_value=THE_ONLY, metavar="[NAME]",
-              help="Continue an interrupted evaluation; NAME chooses one of several "
-              "(see `status`).")  # fmt: skip
+              help="Continue an interrupted evaluation, whose trained networks are kept; NAME "
+              "chooses one of several (see `status`).")  # fmt: skip
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR",
               help="Folder for the results; must not exist.  "
               "[default: evaluations/DATE under --home]")  # fmt: skip
@@ -185,7 +185,7 @@ def report(
       forecaster report dow --groups sectors.csv
     """
     page = output and check_output(output, PAGES, overwrite=overwrite)
-    evaluation = room.Evaluation.read(Path(folder) if folder else home.latest_evaluation(say))
+    evaluation = room.Evaluation.read(Path(folder) if folder else home.latest_evaluation())
     if groups is not None:
         ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
         evaluation = evaluation.grouped(groups.of(ids))

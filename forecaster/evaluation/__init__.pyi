@@ -5,7 +5,6 @@ from .backtest.evaluate import by_torch as by_torch
 from .backtest.evaluate import evaluate_to_folder as evaluate_to_folder
 from .backtest.evaluate import join_parts as join_parts
 from .backtest.evaluate import measure_part as measure_part
-from .backtest.evaluate import read_part as read_part
 from .backtest.evaluate import torch_sample as torch_sample
 from .backtest.evaluation import Evaluation as Evaluation
 from .backtest.evaluation import bytes_of_tables as bytes_of_tables

@@ -1,9 +1,9 @@
 """Train the networks of an evaluation, then forecast and measure its series, shard by shard.
 
-First the networks of all series are trained, once for each training that the options ask for. Then
-some series at a time are forecast and measured. Finished parts are stored, so that an interrupted
-evaluation can be continued. Forecasts are the same bits whatever the number of shards, and scores
-the same but for rounding.
+First the networks of all series are trained, once for each training that the options ask for; an
+interrupted evaluation keeps its finished shards. Then some series at a time are forecast and
+measured. Forecasts are the same bits whatever the number of shards, and scores the same but for
+rounding.
 """
 
 import dataclasses
@@ -35,7 +35,6 @@ from forecaster.evaluation import (
     join_parts,
     measure_part,
     peers_of,
-    read_part,
     settled_by_known,
     torch_sample,
     usual_windows,
@@ -155,33 +154,25 @@ def _trained(work: Begun, options: BacktestOptions, past: Past) -> list[Trained]
 def _measured(
     work: Begun, options: BacktestOptions, trained: Sequence[Trained]
 ) -> dict[Path, Summary]:
-    """Forecast and measure all series that are not yet measured; return all parts in order."""
+    """Forecast and measure all series; return all parts in order."""
     past, ids = trained[0].known, list(trained[0].shard_of)
     shard, size = past.request.series_per_shard, len(ids)
     if shard is not None:
         # Each training adds a model of the same series. Batches are those of a single shard.
         size = max(1, shard // len(trained) // AT_ONCE) * AT_ONCE
-    on_forecast = work.callbacks.on_forecast
-    torch: tuple[RollingOrigin | None, dict[str, str]] | None = None
+    on_forecast, torch = work.callbacks.on_forecast, _by_torch(work, trained, ids, options)
     parts: dict[Path, Summary] = {}
     for number, names in enumerate(shards_of(ids, size)):
-        folder = work.unfinished.measured(number)
-        if (summary := read_part(folder)) is None:
-            if torch is None:
-                torch = _by_torch(work, trained, ids, options)
-            networks = _rolling(trained, names)
-            known = past.known(names[:1])
-            runner = Runner(
-                options.runner_names, networks.config, known, LEVELS, work.executor, torch
-            )
-            done = number * size
-            summary = measure_part(
-                folder, networks, runner, options, trained[0].season,
-                on_forecast=lambda some, _, done=done: on_forecast(done + some, len(ids)),
-            )  # fmt: skip
-            if past.held is None:
-                gc.collect()
-        parts[folder] = summary
+        folder = work.unfinished.folder / f"measured-{number:04d}"
+        networks, done = _rolling(trained, names), number * size
+        known = past.known(names[:1])
+        runner = Runner(options.runner_names, networks.config, known, LEVELS, work.executor, torch)
+        parts[folder] = measure_part(
+            folder, networks, runner, options, trained[0].season,
+            on_forecast=lambda some, _, done=done: on_forecast(done + some, len(ids)),
+        )  # fmt: skip
+        if past.held is None:
+            gc.collect()
     return parts
 
 

@@ -58,8 +58,6 @@ def train_shards(
     parts = [read_part(each) for each in folders]
     waiting = [number for number, part in enumerate(parts) if part is None or part.lost]
     common, processes = None, 1
-    if waiting:
-        work.unfinished.forget_measured()  # by other networks
     if waiting and request.series_per_shard is not None:
         sampling = Sampling.of(request.config, scanned.ids, scanned.trained, scanned.steps)
         common = learn_common(

@@ -300,11 +300,6 @@ def joined(batches: Sequence[Tables]) -> Tables:
     return Tables(*(pd.concat(some, ignore_index=True) for some in zip(*batches, strict=True)))
 
 
-def read_part(folder: Path) -> Summary | None:
-    """Return the summary of a part that has been measured; None where there is none."""
-    return Summary.read(folder / SUMMARY) if folder.exists() else None
-
-
 def _summarise(
     networks: RollingOrigin, runner: Runner, options: BacktestOptions, scores: pd.DataFrame
 ) -> Summary:

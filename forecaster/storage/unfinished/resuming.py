@@ -4,7 +4,7 @@ unfinished/<name>/request.json        data, settings, seed, and versions that th
 unfinished/<name>/shards/             finished shards, see forecaster.storage.unfinished.parts
 unfinished/<name>/shards/*.checkpoint*  state of the networks of a shard in training
 unfinished/<name>/shards-1/           those of an evaluation's next training, and so on
-unfinished/<name>/measured-0000/      measured series of an evaluation, and so on
+unfinished/<name>/measured-0000/      measured series of a running evaluation, and so on
 unfinished/<name>/.lock               held by the process that trains
 
 A folder counts as an unfinished fit from the moment it has a request until its run is saved. Its
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # unfinished fits are listed without JAX
     from forecaster.swarm import Checkpoint
 
 _EVALUATION = "evaluation"  # the kind of model in the name of an unfinished evaluation
-_REQUEST, _CHECKPOINT, _MEASURED = "request.json", ".checkpoint", "measured-"
+_REQUEST, _CHECKPOINT = "request.json", ".checkpoint"
 _LOOKED_AT = 0.5  # seconds to wait for a process that only tests whether a lock is free
 
 
@@ -159,11 +159,8 @@ class UnfinishedFit:
         return bool(self._kept())
 
     def _kept(self) -> list[Path]:
-        """Return the checkpoints and the finished shards, of an evaluation's first training.
-
-        Until version 5 of requests, checkpoints were in the folder itself.
-        """
-        return [*self.folder.glob("swarm.checkpoint*"), *self.folder.glob(f"{SHARDS}/[!.]*")]
+        """Return the checkpoints and the finished shards, of an evaluation's first training."""
+        return [*self.folder.glob(f"{SHARDS}/[!.]*")]
 
     def masked_rows(self, store: Store) -> pd.DataFrame:
         """Return the flagged rows that the fit leaves out.
@@ -188,15 +185,6 @@ class UnfinishedFit:
     def shard(self, number: int, training: int = 0) -> Path:
         """Return the folder of a shard of one of several trainings."""
         return self.folder / (f"{SHARDS}-{training}" if training else SHARDS) / shard_name(number)
-
-    def measured(self, number: int) -> Path:
-        """Return the folder of a measured part of an evaluation."""
-        return self.folder / f"{_MEASURED}{shard_name(number)}"
-
-    def forget_measured(self) -> None:
-        """Remove the measured parts of an evaluation whose networks train again."""
-        for path in self.folder.glob(f"{_MEASURED}*"):
-            atomic.remove_folder(path)
 
     def discard(self) -> None:
         """Remove the fit, once its model is saved or another try would end the same way."""
