@@ -27,7 +27,6 @@ from .backtest.verdict import QUOTED_LEVELS as QUOTED_LEVELS
 from .backtest.verdict import caveats as caveats
 from .backtest.verdict import compared as compared
 from .backtest.verdict import comparison as comparison
-from .backtest.verdict import confidence_set as confidence_set
 from .backtest.verdict import coverage as coverage
 from .backtest.verdict import lack_of_tests as lack_of_tests
 from .backtest.verdict import strongest as strongest

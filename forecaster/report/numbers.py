@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,6 @@ from forecaster.evaluation import (
     around_outcomes,
     comparable,
     compared,
-    confidence_set,
     coverage,
     excess,
     pooled,
@@ -32,8 +32,6 @@ UNGROUPED = "(no group)"
 _MEANS = {"crps": "CRPS", DRIFTLESS: "CRPS without drift", "mae": "MAE"}
 _SUMS = {"crps": "sum of CRPS", "mae": "sum of errors"}
 _GOLDEN = 0.6180339887498949  # its multiples spread evenly between whole numbers
-IN_SET = "confidence set, p"
-"""The column of the p-values in the model confidence set."""
 RUNGS = (
     "“Forecast by” says what the forecasts of a series rest on, by the rows that it has: networks "
     "of its own; the common network of all series; the combination of simple forecasts and "
@@ -171,17 +169,15 @@ def significant(table: pd.DataFrame) -> pd.Series:
 def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
     """Return a row per model: scores relative to "unchanged", coverage, and how ours compares.
 
-    For prices there is also the CRPS with every median moved to the latest price, and the p-value
-    in the model confidence set. For other series there is the weighted quantile loss of all
-    together. Where a score rests on fewer series than the row,
+    For prices there is also the CRPS with every median moved to the latest price, for other series
+    the weighted quantile loss of all together. Where a score rests on fewer series than the row,
     their number is in a column of its own; where errors are summed, the headings say so.
     """
     score, summed = evaluation.sharpest_score, evaluation.summed
     headings = _SUMS if summed else _MEANS
     whole = {name: together(evaluation, name) for name in headings if name in evaluation.scores}
     fewer = [n for n in evaluation.losses if not whole[n].series.equals(whole[score].series)]
-    held, in_set = held_shares(evaluation), _p_values_in_set(evaluation)
-    against, rows = compared(evaluation), []
+    held, against, rows = held_shares(evaluation), compared(evaluation), list[dict[str, Any]]()
     for name in ordered(evaluation):
         ours = against.get((score, name))
         tested = ours if ours and ours.known > 0 else None
@@ -199,18 +195,9 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
                 f"{evaluation.model} better": ours.better if ours else np.nan,
                 "significantly": tested.significantly_better if tested else np.nan,
                 "significantly worse": tested.significantly_worse if tested else np.nan,
-                **({IN_SET: in_set[name]} if in_set else {}),
             }
         )
     return pd.DataFrame(rows)
-
-
-def _p_values_in_set(evaluation: Evaluation) -> Mapping[str, float]:
-    """Return each model's p-value in the confidence set; empty if it cannot be computed."""
-    if not evaluation.summary.of_prices:
-        return {}
-    table = confidence_set(evaluation).set_index("model")["p_value"]
-    return {} if table.isna().all() else {str(name): float(p) for name, p in table.items()}
 
 
 def of_returns(evaluation: Evaluation) -> pd.DataFrame:

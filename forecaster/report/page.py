@@ -30,11 +30,6 @@ from forecaster.report.numbers import RUNGS
 from forecaster.report.page_data import page_data
 
 GROUPS = "groups.csv"
-_IN_SET = (
-    f"“{numbers.IN_SET}” is from the model confidence set of Hansen, Lunde and Nason, by the daily "
-    "means of the errors: a model with less than 0.05 is shown to be worse than another one, and "
-    "the others hold the best one with 95 % probability."
-)
 _OF_RETURNS = (
     "<p>In the next table lower is better, and 0.01 is a small difference. QLIKE judges the "
     "variance, beside squared returns or, with less noise, beside that of daily ranges; "
@@ -241,8 +236,7 @@ def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
 
 def _side_by_side(evaluation: Evaluation) -> str:
     table = numbers.side_by_side(evaluation)
-    forms = {name: ".3f" for name in table if str(name).endswith("= 1")}
-    forms |= {"series": "d", numbers.IN_SET: ".3f"}
+    forms = {"series": "d"} | {name: ".3f" for name in table if str(name).endswith("= 1")}
     means = (
         "sums over series and all horizons"
         if evaluation.summed
@@ -325,8 +319,6 @@ def _caveats(evaluation: Evaluation) -> str:
         )
     if DRIFTLESS in evaluation.scores:
         lines.append(_drift(summary.config.premium))
-    if summary.of_prices and not lack_of_tests(evaluation):
-        lines.append(_IN_SET)
     lines.append(
         "“Unchanged” is Naive, the last value with the bands of a random walk. A volatility is the "
         "root of a series' mean squared change over one step, at these cutoffs."

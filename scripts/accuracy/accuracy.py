@@ -19,8 +19,7 @@ the common volatility (``LSTM alone``) and the independent ones:
   rows of ``AutoETS`` and ``AutoTheta`` were measured with the library statsforecast
 - ``rivals.csv``: the default beside the baselines that forecast volatilities, including baselines
   with our inputs. A row per year, model and days ahead: ``crps``, ``better`` as above; the scores
-  of log returns minus those of GARCH(1,1)-t, as means over stocks; ``set``, the p-value in the
-  model confidence set, which is over all days ahead
+  of log returns minus those of GARCH(1,1)-t, as means over stocks
 - ``month.csv``: as ``stocks.csv``, 21 days ahead, for every second of these stocks
 - ``market.csv``: CRPS of the default with a declared index relative to that without one, for sets
   of five of these stocks and for all of them; ``better``: the share of stocks whose CRPS falls. The
@@ -53,7 +52,6 @@ import forecaster as fc
 from forecaster.evaluation import (
     RETURN_SCORES,
     BacktestOptions,
-    confidence_set,
     evaluate_to_folder,
 )
 
@@ -159,7 +157,6 @@ def rivals(options: argparse.Namespace) -> Iterator[dict[str, object]]:
             evaluation = evaluate_to_folder(
                 Path(folder) / str(year), panel, options.config, backtest
             )
-            in_set = confidence_set(evaluation).set_index("model")["p_value"]
             scores = evaluation.scores.set_index(["horizon", "model", "unique_id"]).sort_index()
             for horizon in (1, 5):
                 garch = scores.loc[horizon, "GARCH"]
@@ -168,8 +165,7 @@ def rivals(options: argparse.Namespace) -> Iterator[dict[str, object]]:
                     ratio = (own["crps"] / garch["crps"]).dropna()
                     row = {"year": year, "stocks": len(ratio), "model": model, "ahead": horizon}
                     row |= {"crps": ratio.mean(), "better": (ratio < 1).mean()}
-                    row |= {name: (own[name] - garch[name]).mean() for name in RETURN_SCORES}
-                    yield {**row, "set": in_set[model]}
+                    yield row | {n: (own[n] - garch[n]).mean() for n in RETURN_SCORES}
 
 
 def month(options: argparse.Namespace) -> Iterator[dict[str, object]]:

@@ -11,7 +11,6 @@ from forecaster.evaluation.backtest.evaluation import Evaluation, check_asked
 from forecaster.evaluation.backtest.measures import relative, tests_at, together, totals
 from forecaster.evaluation.baselines import TORCH
 from forecaster.evaluation.origins.rolling_origin import NAIVE
-from forecaster.evaluation.scores.confidence import p_values_of_set
 from forecaster.evaluation.scores.scores import DRIFTLESS
 from forecaster.evaluation.scores.significance import fewest_cutoffs
 from forecaster.evaluation.scores.tables import ALL, lags_of
@@ -227,26 +226,6 @@ def value_at_risk(evaluation: Evaluation) -> pd.DataFrame:
     return shares.rename("exceeded").to_frame().join(rejected).reset_index()
 
 
-def confidence_set(evaluation: Evaluation) -> pd.DataFrame:
-    """Find the models that no other model is shown to beat; return a row per model.
-
-    The test uses daily means over all series and horizons of the CRPS, or of the absolute error if
-    there are no bands; see :func:`.confidence.p_values_of_set`.
-
-    - ``p_value``: NaN with too few cutoffs. A model without a score for every series is not
-      compared, and gets NaN too
-    - ``kept``: whether the model is in the set that contains the best one with 95 % probability
-    """
-    score, summary = evaluation.sharpest_score, evaluation.summary
-    known = evaluation.scores.groupby("model")[score].count()
-    whole = [name for name in summary.models if known.get(name) == known[summary.model]]
-    days = evaluation.daily.pivot(index="cutoff", columns="model", values=score).sort_index()
-    losses = days.reindex(columns=whole)
-    p_values = p_values_of_set(losses, lags_of(summary.horizon, summary.step_size))
-    table = p_values.reindex(summary.models).rename("p_value").rename_axis("model").reset_index()
-    return table.assign(kept=table["p_value"] > ALPHA)
-
-
 def _what_was_forecast(evaluation: Evaluation) -> str:
     summary = evaluation.summary
     others = [name for name in summary.models if name not in (summary.model, TORCH)]
@@ -294,17 +273,7 @@ def _distributions_in_words(
             "; with every median moved to the latest price, so without drift, "
             f"{' and '.join(known)}"
         )
-    return f"Whole distributions: a CRPS {' and '.join(parts)}{shares}{_kept_in_words(evaluation)}."
-
-
-def _kept_in_words(evaluation: Evaluation) -> str:
-    """Return the models in the confidence set of an evaluation of prices, where it is known."""
-    if not evaluation.summary.of_prices:
-        return ""
-    table = confidence_set(evaluation)
-    if table["p_value"].isna().all():
-        return ""
-    return f"; the model confidence set (95 %) keeps {listed(table['model'][table['kept']])}"
+    return f"Whole distributions: a CRPS {' and '.join(parts)}{shares}."
 
 
 def _at_the_ends(evaluation: Evaluation, score: str) -> str:
