@@ -1,92 +1,25 @@
 """An evaluation as a value, and the folder that stores it.
 
-The folder may be damaged, edited, or made to do harm: tables are checked as they are read.
+The summary has a hash of each table, so that a table that is damaged or another's is named.
 """
 
 import contextlib
 import dataclasses
 import functools
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pandas.api import types
 
 from forecaster.errors import DataError, UsageError, check_whole, listed, printable, wrong_argument
 from forecaster.evaluation.backtest.summary import Summary
-from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.scores import DRIFTLESS
-from forecaster.evaluation.scores.tables import ALL, SeriesTest
+from forecaster.evaluation.scores.tables import ALL
 from forecaster.files import open_for_arrow, parquet_groups, read_parquet_file
-from forecaster.forecasting import FORECAST_BY, KEYS
+from forecaster.forecasting import KEYS
 from forecaster.series import as_html, as_text, names_in_short
-
-_HOLDS = {
-    **dict.fromkeys(("unique_id", "model", "test", FORECAST_BY), "text"),
-    **dict.fromkeys(("ds", "cutoff"), "times"),
-    "horizon": "whole numbers",
-}
-"""What the columns hold that are never empty; all others hold numbers."""
-_DTYPES = {"times": "Miu", "whole numbers": "iu", "numbers": "biuf"}
-_LEVELLED = re.compile(r"(pinball|coverage|width|winkler|fz0)-(?!\d+(\.\d+)?(e-\d+)?$)")
-
-
-def check_tables(
-    scores: pd.DataFrame, tests: pd.DataFrame, daily: pd.DataFrame, summary: Summary
-) -> None:
-    """Raise ValueError for tables other than those that an evaluation writes.
-
-    All models have a score for the same series and steps ahead. A series that ends soon after its
-    first cutoff has no outcome, and no row, at later steps.
-    """
-    keys = ["unique_id", "horizon", "model"]
-    check_table("scores", scores, [*keys, "mae", "rmse"], keys)
-    check_table("tests", tests, [*SeriesTest._fields, "p_adjusted"], [*keys, "test"])
-    known = {"mae", "crps"} & set(scores)
-    check_table("daily", daily, ["cutoff", "model", *known], ["cutoff", "model"])
-    if NAIVE not in set(daily["model"]):
-        raise ValueError(f"daily: model: no rows of {NAIVE}")
-    pairs = len(scores[["unique_id", "horizon"]].drop_duplicates())
-    if not pairs or scores["horizon"].min() != 1:
-        raise ValueError("scores: horizon: expected steps ahead, from 1")
-    for name in {summary.model, NAIVE}:
-        if (count := int((scores["model"] == name).sum())) != pairs:
-            raise ValueError(
-                f"scores: model {name!r}: {count} rows; expected {pairs}, one for each series and "
-                "step ahead"
-            )
-    if wrong := [name for name in map(str, scores) if _LEVELLED.match(name)]:
-        raise ValueError(f"scores: column {wrong[0]!r}: expected a number after the first hyphen")
-    if wrong := sorted(set(scores["model"]) ^ set(summary.models)):
-        raise ValueError(f"scores: model {wrong[0]!r}: is only in the scores or in the summary")
-
-
-def check_table(
-    table: str, frame: pd.DataFrame, needed: Iterable[str], keys: Sequence[str] = ()
-) -> None:
-    """Raise ValueError for a column that lacks or is of another kind, and for repeated ``keys``."""
-    for name in needed:
-        if name not in frame:
-            raise ValueError(f"{table}: no column {name!r}")
-    for name in map(str, frame.columns):
-        column, expected = frame[name], _HOLDS.get(name, "numbers")
-        if expected == "text":
-            sound = types.is_string_dtype(column) or column.dtype == "category"
-        else:
-            sound = column.dtype.kind in _DTYPES[expected]
-        if not sound:
-            raise ValueError(f"{table}: column {name!r}: expected {expected}; got {column.dtype}")
-        if name in _HOLDS and column.isna().any():
-            raise ValueError(f"{table}: column {name!r}: a value is missing")
-        if table == "forecasts" and expected == "numbers" and np.isinf(column).any():
-            raise ValueError(f"forecasts: column {name!r}: an infinite number")
-    if keys and frame.duplicated(keys).any():
-        raise ValueError(f"{table}: more than one row of the same {', '.join(keys)}")
-
 
 FORECASTS = "forecasts.parquet"
 SCORES, TESTS, DAILY, SUMMARY = (
@@ -146,12 +79,14 @@ class Evaluation:
         """
         try:
             summary, quoted = Summary.read(folder / SUMMARY), None
+            summary.check_hashes(folder)
             if in_short:
                 names = stored_schema(folder / SCORES).names
                 quoted = [name for name in names if name in _QUOTED]
             scores, daily = _read(folder / SCORES, quoted), _read(folder / DAILY)
             tests = _together(folder / TESTS) if in_short else _read(folder / TESTS)
-            check_tables(scores, tests, daily, summary)
+            if set(scores["model"]) != set(summary.models):
+                raise ValueError(f"{SUMMARY} and {SCORES} name other models")
         except FileNotFoundError as error:
             raise UsageError(
                 f"{folder} holds no evaluation: {Path(error.filename or SUMMARY).name} is "
@@ -241,20 +176,11 @@ class Evaluation:
         yield rest
 
     def _groups(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """Yield the row groups of the forecasts that have rows, each checked."""
-        known, empty = set(self.scores["unique_id"]), True
+        """Yield the row groups of the forecasts that have rows."""
         with self._read_forecasts():
             for table in parquet_groups(self.folder / FORECASTS, [*KEYS, *columns]):
-                check_table("forecasts", part := table.to_pandas(), [*KEYS, *columns])
-                if unknown := set(part["unique_id"]) - known:
-                    raise ValueError(f"{listed(unknown)}: forecasts of a series without scores")
-                if len({part[name].dtype.kind == "M" for name in ("ds", "cutoff")}) > 1:
-                    raise ValueError("column 'cutoff': expected times like those of 'ds'")
-                if len(part):
-                    empty = False
-                    yield part
-            if empty:
-                raise ValueError("no rows")
+                if len(table):
+                    yield table.to_pandas()
 
     @contextlib.contextmanager
     def _read_forecasts(self) -> Iterator[None]:

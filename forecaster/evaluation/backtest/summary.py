@@ -4,6 +4,7 @@ In ``summary.json`` it is one flat table, without the entries that do not apply.
 """
 
 import dataclasses
+import hashlib
 import json
 import platform
 import reprlib
@@ -28,6 +29,7 @@ SIMULATED = "simulated"
 _MOST_REASON = 500  # characters
 _MOST = 2**31 - 1  # of anything that is counted
 _Count = Annotated[int, Meta(ge=1, le=_MOST)]
+_Level = Annotated[str, Meta(pattern=r"^\d{1,2}(\.\d+)?$")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +105,8 @@ class Summary:
     - ``groups``: the group of each series that belongs to one
     - ``forecast_by``: how many series rest on what at their latest cutoff, see
       :class:`forecaster.forecasting.Method`; empty for prices, and in older evaluations
+    - ``sha256``: hashes of the tables by file name, of evaluations that are stored; empty in older
+      ones
     """
 
     model: str
@@ -111,7 +115,7 @@ class Summary:
     cutoffs: _Count
     step_size: _Count
     horizon: _Count
-    levels: tuple[str, ...]
+    levels: tuple[_Level, ...]
     first_cutoff: str
     last_cutoff: str
     first: str
@@ -129,6 +133,7 @@ class Summary:
     provenance: Provenance
     groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
     forecast_by: Mapping[Method, _Count] = dataclasses.field(default_factory=dict)
+    sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def rungs(self) -> str:
@@ -161,19 +166,21 @@ class Summary:
         return TORCH in self.models
 
     def __post_init__(self) -> None:
-        """Raise ValueError for levels that no evaluation has, and a model without scores."""
+        """Raise ValueError for a model without scores."""
         if self.series and self.model not in self.models:
             raise ValueError(f"model: {reprlib.repr(self.model)} is none of the models")
-        for name in ("models", "levels"):
-            if len(set(getattr(self, name))) < len(getattr(self, name)):
-                raise ValueError(f"{name}: expected each once")
-        for level in self.levels:
-            if not 0 < float(level) < 100:
-                raise ValueError(f"levels: expected percent, below 100; got {reprlib.repr(level)}")
 
     def write(self, path: Path) -> None:
-        """Write the summary as ``summary.json``."""
-        path.write_text(json.dumps(self.to_dict(), indent=1, default=str))
+        """Write the summary as ``summary.json``, with hashes of the tables beside it."""
+        hashes = {table.name: _sha256(table) for table in sorted(path.parent.glob("*.parquet"))}
+        said = dataclasses.replace(self, sha256=hashes).to_dict()
+        path.write_text(json.dumps(said, indent=1, default=str))
+
+    def check_hashes(self, folder: Path) -> None:
+        """Raise ValueError for a table that is not the one that was written."""
+        for name, digest in self.sha256.items():
+            if _sha256(folder / name) != digest:
+                raise ValueError(f"{name}: its content is not what was written")
 
     @staticmethod
     def read(path: Path) -> "Summary":
@@ -192,7 +199,7 @@ class Summary:
         values = msgspec.to_builtins(self, enc_hook=int)  # numbers of NumPy
         values |= values.pop("provenance") | {"skipped": skipped_to_json(self.skipped)}
         values["seconds"] = {name: s for name, s in values["seconds"].items() if s is not None}
-        for name in ("groups", "forecast_by"):
+        for name in ("groups", "forecast_by", "sha256"):
             values[name] = values[name] or None
         return {name: value for name, value in values.items() if value is not None}
 
@@ -205,3 +212,8 @@ class Summary:
         skipped = values.get("skipped")
         read = {"skipped": skipped_from_json(skipped)} if isinstance(skipped, dict) else {}
         return msgspec.convert({**values, **read, "provenance": values}, Summary)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
