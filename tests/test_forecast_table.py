@@ -1,10 +1,8 @@
-"""Forecasts in a table of a database: SQLite always, DuckDB and PostgreSQL where installed."""
+"""Forecasts in a table of a database: SQLite always, PostgreSQL where it is installed."""
 
 import contextlib
 import re
 import sqlite3
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -40,11 +38,9 @@ def forecasts(names=("AAA", "BÖ.B"), run="20240329-LSTM", made="2024-03-29 07:0
     )[list(COLUMNS)]  # fmt: skip
 
 
-@pytest.fixture(params=["sqlite", "duckdb", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path) -> str:
     """A database without a table, as ``sql:URL``."""
-    if request.param == "duckdb":
-        pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
     if request.param == "postgresql":
         request.getfixturevalue("secrets")
         found = request.getfixturevalue("server")
@@ -196,7 +192,7 @@ def test_a_failure_in_the_middle_leaves_the_table_as_it_was(table, url, monkeypa
 
 
 def test_writers_at_the_same_time_both_write(url):
-    """Also where both find no table. Those of DuckDB may fail, but then as a whole."""
+    """Also where both find no table."""
     frames = [forecasts(["AAA", "BBB"], made=f"2024-03-29 0{n}:00:00") for n in range(4)]
     frames += [forecasts([f"N{n}"]) for n in range(4)]
     failed: list[Exception] = []
@@ -213,34 +209,13 @@ def test_writers_at_the_same_time_both_write(url):
             thread.start()
         for thread in threads:
             thread.join()
-        if "duckdb" in url:
-            assert all(isinstance(error, WriteError) for error in failed)
-            failed.clear()
-            for frame in frames:
-                write(frame)
         assert not failed and len(rows(url)) == 6 + 12
         execute(url, "DROP TABLE forecasts")
 
 
-WRITE = """
-import sys
-from tests.test_forecast_table import ForecastTable, forecasts
-ForecastTable(sys.argv[1]).write_table(forecasts([sys.argv[2]]))
-"""
-
-
-def test_processes_wait_for_each_other(tmp_path):
-    """DuckDB lets only one process open a file."""
-    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
-    pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
-    url = f"sql:duckdb:///{tmp_path}/desk.db"
-    with duckdb.connect(f"{tmp_path}/desk.db"):
-        command = [sys.executable, "-c", WRITE, f"{url}#forecasts", "AAA"]
-        process = subprocess.Popen(command, cwd=Path(__file__).parents[1])
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(5)
-    assert process.wait(30) == 0
-    assert len(rows(url)) == 3
+def test_a_table_of_duckdb_is_refused_with_what_to_write_instead(tmp_path):
+    with pytest.raises(UsageError, match=r"only read from; write a file .*FILE\.parquet"):
+        ForecastTable(f"sql:duckdb:///{tmp_path}/desk.db#forecasts")
 
 
 def test_a_file_that_stays_locked_is_said_to_be(tmp_path, monkeypatch):

@@ -3,14 +3,13 @@
 The columns are the same for every model, for any bands and for all kinds of series. There is a
 median and no mean: the mean of a price whose logarithm has a Student-t distribution is infinite.
 
-The table, of PostgreSQL, SQLite or DuckDB, has these columns, and :data:`KEY` as its primary key.
+The table, of PostgreSQL or SQLite, has these columns, and :data:`KEY` as its primary key.
 All rows are written in one transaction. A forecast that the table already holds is replaced, with
 all of its steps, so a repeated run leaves each forecast once. The time ``made`` changes only if a
 number has changed.
 """
 
 import re
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +121,11 @@ class ForecastTable:
         self._schema = schema[0] if schema else None
         self._option = option
         self._url = read_database_url(url, f"{option} sql:URL", create=True)
+        if self._url.url.get_backend_name() == "duckdb":
+            raise UsageError(
+                f"{option} sql:duckdb: DuckDB is only read from; write a file that it reads "
+                f"({option} FILE.parquet), or a table of PostgreSQL or SQLite"
+            )
         self._engine = self._url.open(_WAIT, writable=True)
         self._kind = self._engine.dialect.name
         self.shown = f"{DATABASE}{self._url.shown}#{table}"
@@ -151,7 +155,7 @@ class ForecastTable:
         from sqlalchemy.schema import CreateTable
 
         try:
-            with self._connected() as connection:
+            with self._engine.connect() as connection:
                 self._begin(connection)
                 found = self._found(connection)
                 if forecasts is None:
@@ -173,17 +177,6 @@ class ForecastTable:
         except (SQLAlchemyError, OSError, ValueError, RuntimeError) as error:
             # Without "from error", as drivers put passwords into their messages.
             raise self._failed(error) from None
-
-    def _connected(self) -> "sa.Connection":
-        """Connect; wait while another program has a file of DuckDB open."""
-        until = time.monotonic() + _WAIT
-        while True:
-            try:
-                return self._engine.connect()
-            except Exception as error:
-                if not _is_locked(str(error)) or time.monotonic() > until:
-                    raise
-            time.sleep(0.1)
 
     def _begin(self, connection: "sa.Connection") -> None:
         """Begin the transaction; keep other writers out, so that they wait instead of failing."""
@@ -282,8 +275,7 @@ def _upsert(connection: "sa.Connection", table: "sa.Table", part: pd.DataFrame |
     import sqlalchemy as sa
     from sqlalchemy.dialects import postgresql, sqlite
 
-    kind = connection.dialect.name
-    insert = (sqlite if kind == "sqlite" else postgresql).insert(table)
+    insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
     new, old = insert.excluded, table.c
     changed = sa.or_(*(old[name].is_distinct_from(new[name]) for name in ("ds", *_NUMBERS)))
     others: dict[str, Any] = {name: new[name] for name in COLUMNS if name not in KEY}
@@ -291,13 +283,6 @@ def _upsert(connection: "sa.Connection", table: "sa.Table", part: pd.DataFrame |
     rows = None
     if part is None:
         insert = insert.from_select(COLUMNS, sa.select(*table.c).where(sa.false()))
-    elif kind == "duckdb":  # its driver takes milliseconds for a row of parameters
-        import pyarrow as pa
-
-        driver: Any = connection.connection.driver_connection
-        driver.register("given", pa.Table.from_pandas(_plain(part), preserve_index=False))
-        given = sa.table("given", *map(sa.column, COLUMNS))
-        insert = insert.from_select(COLUMNS, sa.select(*given.c))
     else:
         rows = _rows(part)
     insert = insert.on_conflict_do_update(index_elements=KEY, set_=others)
@@ -306,15 +291,10 @@ def _upsert(connection: "sa.Connection", table: "sa.Table", part: pd.DataFrame |
 
 def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
     """Return rows as values of Python, with None for unknown numbers."""
-    values = _plain(part).astype(object)
+    values = part[list(COLUMNS)].astype(dict.fromkeys(_TEXTS, str)).astype(object)
     rows: Any = values.where(values.notna(), None).to_dict("records")
     return rows
 
 
-def _plain(part: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of the table; columns of text become text."""
-    return part[list(COLUMNS)].astype(dict.fromkeys(_TEXTS, str))
-
-
 def _is_locked(reason: str) -> bool:
-    return re.search("locked|lock on file|lock timeout", reason) is not None
+    return re.search("locked|lock timeout", reason) is not None
