@@ -1,7 +1,6 @@
 """The names under the home folder are those of older versions."""
 
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from forecaster.errors import ModelError, UsageError
@@ -58,20 +57,6 @@ def test_only_complete_runs_count_and_the_latest_is_last(tmp_path):
     (home.models / "99999999-empty").mkdir()
     assert home.runs() == [first, second] and home.latest_run() == second
     assert first.name.endswith("-lstm")
-
-
-def test_what_is_dated_later_than_now_is_never_the_latest(tmp_path):
-    home = Home(tmp_path)
-    ahead, soon = (datetime.now(UTC) + timedelta(seconds=s) for s in (3600, 60))
-    wrong = fill(home.models / f"{ahead:%Y%m%d-%H%M%S}-000-lstm", "model.json")
-    assert home.latest_run() == wrong  # there is no other
-    true = fill(home.new_run("lstm"), "model.json")
-    assert home.runs() == [wrong, true] and home.latest_run() == true
-    other = fill(home.models / f"{soon:%Y%m%d-%H%M%S}-000-lstm", "model.json")
-    assert home.latest_run() == other  # the clock of another machine is a minute ahead
-    wrong = fill(home.evaluations / f"{ahead:%Y-%m-%dT%H-%M-%S}-000", "summary.json")
-    true = fill(home.new_evaluation(), "summary.json")
-    assert home.latest_evaluation() == true != wrong
 
 
 def test_only_complete_evaluations_count(tmp_path):

@@ -11,7 +11,7 @@ from forecaster import storage
 from forecaster.cli.printing import print_table
 from forecaster.cli.shared import home_option, say, show
 from forecaster.errors import ModelError
-from forecaster.files import Home, order_of_time, run_name
+from forecaster.files import Home, run_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,8 +99,6 @@ def _list(home: Home) -> None:
     if not sound and not damaged:
         return show(f"No run under {home} yet; `forecaster fit` makes one.")
     print_runs(sound, damaged)
-    for line in storage.notices_of_ahead(sound):
-        say(line)
     try:
         taken = storage.choose_run(home).name
     except ModelError as error:
@@ -121,7 +119,7 @@ def print_runs(sound: Sequence["storage.Run"], damaged: Mapping[Path, str]) -> b
     }  # fmt: skip
     rows |= {folder: (run_name(folder), "damaged", *[""] * 6) for folder in damaged}
     headings = "run", "saved", "source", "series", "until", "steps", "model", "error"
-    by_time = [rows[folder] for folder in sorted(rows, key=order_of_time)]
+    by_time = [rows[folder] for folder in sorted(rows)]
     for folder, why in damaged.items():
         say(f"{why}; `forecaster runs remove {run_name(folder)}` removes it")
     return print_table("Runs, the latest last", headings, by_time)

@@ -202,7 +202,6 @@ class _Day:
         if unrecorded:
             raise WriteError(unrecorded[0].removeprefix("Warning: "))
         summary.run, summary.forecast = run_name(made.run), made.frame["unique_id"].nunique()
-        summary.damaged = dict(made.damaged)
         ends = sorted(made.ends.values())
         summary.session = ends[len(ends) // 2]
         alarms, partly = alarms_of_prediction(made, watch.alarms, self._began)

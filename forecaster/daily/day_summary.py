@@ -23,8 +23,6 @@ class Summary:
     - ``session``: the latest time of which most series have a row
     - ``stored``, ``changed``, ``forecast``: numbers of series
     - ``partly``: series that were left out or not updated, with the reason
-    - ``damaged``: later runs of the source than ``run``, by name, that cannot be read, with the
-      reason
     - ``alarms``: what to look at
     - ``bands``: why the bands that have changed most since the forecast before did so, in words
     - ``notices``: what else was said
@@ -43,7 +41,6 @@ class Summary:
     changed: int = 0
     forecast: int = 0
     partly: dict[str, str] = dataclasses.field(default_factory=dict)
-    damaged: dict[str, str] = dataclasses.field(default_factory=dict)
     alarms: list[Alarm] = dataclasses.field(default_factory=list)
     bands: list[str] = dataclasses.field(default_factory=list)
     notices: list[str] = dataclasses.field(default_factory=list)
@@ -56,7 +53,7 @@ class Summary:
     @property
     def state(self) -> str:
         """How the run ended, by the worst that was found: failed, alarm, partly or ok."""
-        found = {"failed": self.error, "alarm": self.alarms, "partly": self.partly or self.damaged}
+        found = {"failed": self.error, "alarm": self.alarms, "partly": self.partly}
         return next((state for state, there in found.items() if there), "ok")
 
     @property
@@ -105,10 +102,6 @@ class Summary:
         if self.partly:
             lines.append(f"In part; left out or not updated ({len(self.partly)}):")
             lines.append(name_reasons(self.partly))
-        if self.damaged:
-            lines.append(f"Damaged, so run {self.run}, which is older, made the forecasts:")
-            lines += [f"  run {name}: {why}" for name, why in self.damaged.items()]
-            lines.append("  Fit again, or remove it by `forecaster runs remove NAME`.")
         return lines
 
 

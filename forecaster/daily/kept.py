@@ -90,7 +90,6 @@ def _last_day(home: Home, name: str, *, running: bool) -> LastDay:
     alarms, partly = summary.get("alarms") or [], summary.get("partly") or {}
     parts += [f"{len(alarms)} alarms"] if alarms else []
     parts += [f"{len(partly)} series in part"] if partly else []
-    parts += [f"damaged: run {', '.join(damaged)}"] if (damaged := summary.get("damaged")) else []
     parts += [f"{summary.get('stage')}: {summary['error']}"] if summary.get("error") else []
     return LastDay(name, str(summary.get("state")), "; ".join(parts), run)
 

@@ -9,8 +9,6 @@ from .home import as_file as as_file
 from .home import as_folder as as_folder
 from .home import as_home as as_home
 from .home import file_name as file_name
-from .home import is_ahead as is_ahead
-from .home import order_of_time as order_of_time
 from .home import renamed as renamed
 from .home import run_name as run_name
 from .home import run_time as run_time

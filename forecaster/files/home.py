@@ -15,8 +15,7 @@ import hashlib
 import os
 import re
 import urllib.parse
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from forecaster.errors import ModelError, UsageError, listed, printable, wrong_argument
@@ -32,7 +31,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 _STAMP = re.compile(r"(?P<time>\d{8}-\d{6}-\d{3})([-.](?P<rest>.+))?", re.DOTALL)
 # The time at the start of a run's name, or of an evaluation's.
 _TIMED = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)[-T](\d\d)-?(\d\d)-?(\d\d)(?!\d)")
-_SKEW = timedelta(minutes=5)  # by which the clocks of machines that share a home may differ
 _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
 
 
@@ -98,10 +96,7 @@ class Home:
         return self.models / _stamped(_now(), model, name)
 
     def runs(self) -> list[Path]:
-        """Return the folders of all complete runs, the oldest first.
-
-        Those dated later than now come before all others, see :func:`is_ahead`.
-        """
+        """Return the folders of all complete runs, the oldest first."""
         return _complete(self.models, _RUN_FILE)
 
     def holds(self, run: Path) -> bool:
@@ -152,18 +147,9 @@ class Home:
         """Return the folder for a new evaluation, named by its time to the millisecond."""
         return self.evaluations / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")[:-3]
 
-    def latest_evaluation(self, on_notice: Callable[[str], None] = lambda message: None) -> Path:
-        """Return the folder of the latest evaluation. Raises UsageError when there is none.
-
-        ``on_notice(message)``: called for each that is dated later than now, see :func:`is_ahead`
-        """
+    def latest_evaluation(self) -> Path:
+        """Return the folder of the latest evaluation. Raises UsageError when there is none."""
         if evaluations := _complete(self.evaluations, _EVALUATION_FILE):
-            for folder in filter(is_ahead, evaluations):
-                on_notice(
-                    f"Warning: evaluation {folder.name} is dated later than now: a clock was "
-                    f"wrong. It is taken only if there is no other; delete {folder}, or give the "
-                    "folder another name"
-                )
             return evaluations[-1]
         raise UsageError(
             f"no evaluation in {self.evaluations}; run `forecaster evaluate` first, or name the "
@@ -216,17 +202,6 @@ def run_time(folder: Path) -> datetime | None:
         return None
 
 
-def is_ahead(folder: Path) -> bool:
-    """Return whether a run or an evaluation is dated later than now, by a clock that was wrong."""
-    when = run_time(folder)
-    return when is not None and when > datetime.now(UTC) + _SKEW
-
-
-def order_of_time(folder: Path) -> tuple[bool, Path]:
-    """Return what sorts runs or evaluations by time; those dated later than now come first."""
-    return not is_ahead(folder), folder
-
-
 def renamed(folder: Path, name: str) -> Path:
     """Return the folder of a run under a new name; its place in the order of runs stays."""
     match = _STAMP.fullmatch(folder.name)
@@ -262,5 +237,4 @@ def _now() -> str:
 def _complete(folder: Path, file: str) -> list[Path]:
     """Return the subfolders that hold the file, and so are complete, sorted by time."""
     folders = (path.parent for path in folder.glob(f"*/{file}"))
-    whole = (path for path in folders if not path.name.startswith(atomic.PREFIX))
-    return sorted(whole, key=order_of_time)
+    return sorted(path for path in folders if not path.name.startswith(atomic.PREFIX))

@@ -20,7 +20,7 @@ from forecaster.errors import (
     name_reasons,
     printable,
 )
-from forecaster.files import Home, run_name
+from forecaster.files import Home
 from forecaster.forecasting import (
     SERIES,
     USUAL_PATHS,
@@ -53,6 +53,8 @@ from forecaster.storage import (
     all_series,
     choose_run,
     forecasting_panel,
+    in_place_of,
+    runs_of,
     store_of,
     stored_ends,
     stored_newcomers,
@@ -78,7 +80,6 @@ class Prediction:
       price, see :func:`forecaster.series.find_late`; ``jumped``, ``frozen``,
       ``unadjusted``: of prices, see :func:`forecaster.storage.forecasting_panel`; ``constant``: it
       has never changed in any row; ``retired``: left out since no more rows are to come
-    - ``damaged``: later runs, by name, that cannot be read, with the reason
     - ``factors``: by series, the factor from the target's units to quoted prices, by all its rows
     """
 
@@ -88,7 +89,6 @@ class Prediction:
     unknown: dict[str, Skipped]
     run: Path
     findings: Sequence[Finding] = ()
-    damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
     factors: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def found(self, kind: str) -> dict[str, Finding]:
@@ -162,33 +162,29 @@ def predict_from_home(
         n_paths = USUAL_PATHS if n_paths is None else n_paths
         check_paths(n_paths, level, quantiles)
     swarm.keep_compiled(home.programs)
-    passed_over: dict[Path, str] = {}
-    while True:
-        chosen = choose_run(home, run, tickers, on_notice, source=source, passed_over=passed_over)
-        try:
-            store = store_of(home, chosen)
-            opened = under_new_names(store, chosen)
-            retired: list[str] = []
-            if tickers is None:
-                ids, unknown, retired = all_series(store, opened, newcomers=newcomers)
-            else:
-                ids, unknown = resolve_names(opened.ids, opened.index.skipped, tickers)
-            asked = _Asked(
-                opened, home, store, tuple(level), n_paths, sums, covariates or CovariateFiles(),
-                on_notice or (lambda message: None), tuple(quantiles), end, max_late,
-                max(_LEAST_KEPT, _KEPT if history is None else history),
-                Ends(stored_ends(store) if end is None else {}),
-            )  # fmt: skip
-            made = _by_shard(asked, ids, unknown)
-        except DamagedModel as error:
-            if run is not None:
-                raise
-            passed_over[chosen.folder] = str(error)
-        else:
-            say_findings(made.findings, len(made.panel.ids))
-            findings = [*made.findings, *(Finding("retired", name) for name in retired)]
-            damaged = {run_name(folder): why for folder, why in passed_over.items()}
-            return dataclasses.replace(made, findings=findings, damaged=damaged)
+    chosen = choose_run(home, run, tickers, on_notice, source=source)
+    store = store_of(home, chosen)
+    opened = under_new_names(store, chosen)
+    retired: list[str] = []
+    if tickers is None:
+        ids, unknown, retired = all_series(store, opened, newcomers=newcomers)
+    else:
+        ids, unknown = resolve_names(opened.ids, opened.index.skipped, tickers)
+    asked = _Asked(
+        opened, home, store, tuple(level), n_paths, sums, covariates or CovariateFiles(),
+        on_notice or (lambda message: None), tuple(quantiles), end, max_late,
+        max(_LEAST_KEPT, _KEPT if history is None else history),
+        Ends(stored_ends(store) if end is None else {}),
+    )  # fmt: skip
+    try:
+        made = _by_shard(asked, ids, unknown)
+    except DamagedModel as error:
+        if run is not None:
+            raise
+        raise DamagedModel(f"{error}; {in_place_of(chosen.folder, runs_of(home)[0])}") from error
+    say_findings(made.findings, len(made.panel.ids))
+    findings = [*made.findings, *(Finding("retired", name) for name in retired)]
+    return dataclasses.replace(made, findings=findings)
 
 
 @dataclasses.dataclass(frozen=True)

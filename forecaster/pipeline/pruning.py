@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from forecaster.errors import WriteError
-from forecaster.files import FolderLock, Home, atomic, is_ahead, is_held
+from forecaster.files import FolderLock, Home, atomic, is_held
 from forecaster.ingest import Store
 from forecaster.record import record_of
 from forecaster.storage import Run, runs_of
@@ -87,7 +87,6 @@ def _old_runs(home: Home, sound: list[Run], most: int, used: set[str]) -> Iterat
         needed = named or run.name in used or run.folder.name in unfinished
         if number > most and not needed and not is_held(run.folder):
             why = f"not among the latest {most} of {run.source or 'models without a source'}"
-            why += ", as it is dated later than now" if is_ahead(run.folder) else ""
             yield Unneeded(f"run {run.name}", why, (run.folder,), run.bytes)
 
 

@@ -21,7 +21,7 @@ from .runs.run import store_of as store_of
 from .runs.run_index import SHARDS as SHARDS
 from .runs.run_index import shard_name as shard_name
 from .runs.runs import choose_run as choose_run
-from .runs.runs import notices_of_ahead as notices_of_ahead
+from .runs.runs import in_place_of as in_place_of
 from .runs.runs import remove_run as remove_run
 from .runs.runs import rename_run as rename_run
 from .runs.runs import runs_of as runs_of

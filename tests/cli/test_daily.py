@@ -61,22 +61,19 @@ def test_quiet_is_silent_when_all_is_well_and_only_then(desk):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.json"])
-def test_a_damaged_run_in_place_of_which_an_older_one_forecasts_is_named(desk, name):
+def test_a_damaged_latest_run_is_named_with_one_to_take_instead(desk, name):
     desk.until(DAYS[310])
     (sound,) = desk.home.runs()
     latest = shutil.copytree(sound, desk.home.new_run("lstm", "latest"))
     (latest / name).write_bytes((latest / name).read_bytes()[:-5])
     done = desk.daily("--quiet")
-    assert done.exit_code == 3 and not done.stdout
-    assert "run latest: " in done.stderr and "forecaster runs remove" in done.stderr
-    assert "which is older, made the forecasts:" in done.stderr
-    summary = desk.summary()
-    assert summary["state"] == "partly" and summary["forecast"] == 3 and not summary["partly"]
-    assert summary["run"] in sound.name and list(summary["damaged"]) == ["latest"]
-    assert "damaged: run latest" in run("status", "--home", desk.home).stdout
+    assert done.exit_code == 1 and not done.stdout and desk.summary()["state"] == "failed"
+    advice = f"--run {sound.name} takes another, `forecaster runs remove latest` removes it"
+    for said in (done.stderr, run("predict", "--all", "--home", desk.home).stderr):
+        assert advice in " ".join(said.split()), said
+    assert run("predict", "--all", "--run", sound.name, "--home", desk.home).exit_code == 0
     assert run("runs", "remove", "latest", "--home", desk.home).exit_code == 0
-    done = desk.daily("--quiet")
-    assert done.exit_code == 0 and not done.stderr and not desk.summary()["damaged"]
+    assert desk.daily("--quiet").exit_code == 0
 
 
 def test_late_series_are_named_and_an_alarm_beyond_the_limit(desk):

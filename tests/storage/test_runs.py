@@ -78,24 +78,6 @@ def test_the_run_that_fits_the_tickers_best_answers(home, saved, runs, tickers, 
     assert said == notices
 
 
-def test_a_run_that_a_wrong_clock_dated_later_than_now_is_not_the_latest(home, saved):
-    wrong = saved("wrong", "yahoo", ["AAPL"])
-    wrong = wrong.rename(wrong.with_name("20990101-000000-000.wrong"))
-    (line,) = said = chosen(home, "AAPL")[1]
-    assert chosen(home, "AAPL") == ("wrong", said)  # there is no other
-    assert line.startswith("Warning: run wrong is dated 2099-01-01, later than now: ")
-    saved("true", "yahoo", ["AAPL"])
-    name, said = chosen(home, "AAPL")
-    assert name == "true" and said[0] == line
-    said = []
-    assert choose_run(home, on_notice=said.append, source="yahoo").name == "true"
-    assert said == [line]
-    (wrong / "model.json").write_text("{")  # damaged, but not a later one
-    passed = {}
-    taken = choose_run(home, on_notice=said.append, source="yahoo", passed_over=passed)
-    assert taken.name == "true" and not passed
-
-
 def test_no_run_that_knows_the_ticker_is_an_error(home, saved):
     with refuses(ModelError):
         choose_run(home)
@@ -105,29 +87,22 @@ def test_no_run_that_knows_the_ticker_is_an_error(home, saved):
         choose_run(home, None, ["AAPX"])
 
 
-def test_an_older_sound_run_takes_the_place_of_a_damaged_one(home, saved):
-    saved("sound", "yahoo", ["AAPL"])
-    saved("other", "files:x.csv", ["AAPL"])
+@pytest.mark.parametrize("others", [["sound", "other"], []])
+def test_a_damaged_latest_run_is_an_error_that_names_another(home, saved, others):
+    for name in others:
+        saved(name, "yahoo", ["AAPL"])
     saved("demo", "simulated", ["AAPL"])
     bad = saved("bad", "yahoo", ["AAPL"])
-    taken, said = chosen(home, "AAPL")
-    assert taken == "bad"
-    said = []
-    took = choose_run(home, None, ["AAPL"], said.append, passed_over={bad: "its file is cut"})
-    assert took.name == "sound"  # the latest of the same source
-    assert said[0] == "Warning: passed over, since it is damaged: run bad: its file is cut"
-    (bad / "model.json").write_text("{")  # the source is unknown: not the simulated one, at least
-    assert chosen(home, "AAPL")[0] == "other"
+    assert chosen(home, "AAPL")[0] == "bad"
+    (bad / "model.json").write_text("{")
+    for source in (None, "yahoo"):
+        with refuses(ModelError):
+            choose_run(home, None, ["AAPL"], source=source)
+    assert choose_run(home, "demo").name == "demo"
     sound, damaged = runs_of(home)
-    assert [run.name for run in sound] == ["sound", "other", "demo"] and len(damaged) == 1
+    assert [run.name for run in sound] == [*others, "demo"] and list(damaged) == [bad]
     assert remove_run(home, "bad") not in home.runs()
-
-
-def test_where_none_can_take_its_place_a_damaged_run_is_an_error(home, saved):
-    saved("demo", "simulated", ["AAPL"])
-    (saved("bad", "yahoo", ["AAPL"]) / "model.json").write_text("{")
-    with refuses(ModelError):
-        choose_run(home, None, ["AAPL"])
+    assert chosen(home, "AAPL")[0] == (others or ["demo"])[-1]
 
 
 def test_a_run_is_named_renamed_and_removed(home, saved):

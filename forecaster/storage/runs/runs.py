@@ -1,19 +1,10 @@
 """List, rename and remove the runs of a home, and choose the one to forecast with."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from forecaster.errors import ModelError, UsageError, listed
-from forecaster.files import (
-    Home,
-    atomic,
-    from_text,
-    is_ahead,
-    order_of_time,
-    renamed,
-    run_name,
-    run_time,
-)
+from forecaster.errors import DamagedModel, ModelError, UsageError, listed
+from forecaster.files import Home, atomic, from_text, renamed, run_name
 from forecaster.forecasting import resolve_names
 from forecaster.storage.runs.run import Run, store_of
 
@@ -61,43 +52,29 @@ def choose_run(
     on_notice: Callable[[str], None] | None = None,
     *,
     source: str | None = None,
-    passed_over: dict[Path, str] | None = None,
 ) -> Run:
     """Return a run by its name, or else the run that fits some tickers best.
 
     Runs of real prices come before simulated ones; then those that know more of the tickers; then
-    those of the source that was fitted last; then the latest. If the latest of all is damaged, only
-    runs of the same source count, or those of real prices if its source cannot be read.
+    those of the source that was fitted last; then the latest.
 
     - ``run``: the name of a run of the home, or any folder with a model
     - ``tickers``: None: any
     - ``on_notice(message)``: called where several could be meant, with the chosen run and why newer
-      ones were not chosen, with a damaged one that was passed over, and with runs dated later than
-      now, which are not the latest
+      ones were not chosen
     - ``source``: the source of the run; None: any
-    - ``passed_over``: runs that turned out to be damaged when they were opened, with the reason;
-      takes those in place of which an older one is returned. A run whose source cannot be read may
-      be of any
 
-    Raises ModelError when there is none, the latest is damaged and no older one can take its place,
-    or none knows any of the tickers; UsageError when there is none of this name.
+    Raises ModelError when there is none, none knows any of the tickers, or one that is later than
+    the chosen one cannot be read; UsageError when there is none of this name.
     """
     if run is not None:
         return _named(home, run)
-    latest, passed_over = home.latest_run(), {} if passed_over is None else passed_over
-    every, broken = runs_of(home)
-    broken |= passed_over
-    source_of = {run.folder: run.source for run in every}
     say = on_notice or (lambda message: None)
-    for line in notices_of_ahead(run for run in every if source in (None, run.source)):
-        say(line)
-    wanted = source_of.get(latest) if source is None and latest in broken else source
-    sound = [run for run in reversed(every) if run.folder not in broken]
-    runs = [run for run in sound if wanted in (None, run.source)]
-    if source is None and latest in broken and wanted is None:  # it may be of any but invented data
-        runs = [run for run in runs if run.source != SIMULATED]
+    home.latest_run()  # raises if there is none
+    every, damaged = runs_of(home)
+    runs = [run for run in reversed(every) if source in (None, run.source)]
     if not runs:
-        raise _none_sound(source, sound, broken)
+        raise _none_sound(source, damaged)
     known = _known(home, runs, tickers, any_will_do=source is not None)
     sources = [run.source for run in runs]
     chosen = min(  # among equals the first, the latest run
@@ -108,11 +85,9 @@ def choose_run(
             sources.index(run.source),
         ),
     )
-    for folder, why in broken.items():
-        later = order_of_time(folder) > order_of_time(chosen.folder)
-        if later and source_of.get(folder, chosen.source) == chosen.source:
-            say(f"Warning: passed over, since it is damaged: run {run_name(folder)}: {why}")
-            passed_over[folder] = why
+    for folder, why in reversed(damaged.items()):
+        if folder > chosen.folder:
+            raise DamagedModel(f"{why}; {in_place_of(folder, [chosen])}")
     newer = [run.name for run in runs[: runs.index(chosen)]]
     if source is None and (newer or sum(map(bool, known.values())) > 1):  # others could be meant
         say(f"Run: {chosen}")
@@ -120,6 +95,16 @@ def choose_run(
             why = "of simulated data or another source, or without some of the tickers"
             say(f"  newer, but not taken ({why}): {listed(newer)}; --run NAME takes one")
     return chosen
+
+
+def in_place_of(damaged: Path, runs: Sequence[Run]) -> str:
+    """Return what to do about a damaged run, as the end of a message.
+
+    ``runs``: sound ones, the latest last
+    """
+    remove = f"`forecaster runs remove {run_name(damaged)}` removes it"
+    others = [run.name for run in runs if run.folder != damaged]
+    return f"--run {others[-1]} takes another, {remove}" if others else remove
 
 
 def _named(home: Home, run: str | Path) -> Run:
@@ -162,27 +147,12 @@ def _stored_of(home: Home, run: Run, tickers: Sequence[str]) -> int:
     return sum(store.spelled(ticker) in store for ticker in tickers)
 
 
-def _none_sound(source: str | None, sound: Sequence[Run], broken: Mapping[Path, str]) -> ModelError:
+def _none_sound(source: str | None, damaged: Mapping[Path, str]) -> ModelError:
     """Return the error where no run, or none of a source, can be read."""
-    whys = "".join(
-        f"\n{why}. `forecaster runs remove {run_name(folder)}` removes it"
-        for folder, why in broken.items()
-    )
+    whys = [f"{why}; {in_place_of(folder, [])}" for folder, why in damaged.items()]
     if source is not None:
-        return ModelError(f"no run of {source}; `forecaster fit --source {source}` makes one{whys}")
-    more = f"; --run takes another: {listed(run.name for run in sound)}" if sound else ""
-    return ModelError(f"no run can take the place of the latest, which is damaged{more}{whys}")
-
-
-def notices_of_ahead(runs: Iterable[Run]) -> list[str]:
-    """Return a line for each run that is dated later than now."""
-    return [
-        f"Warning: run {run.name} is dated {run_time(run.folder):%Y-%m-%d}, later than now: a "
-        "clock was wrong. It is taken only if no other can be; `forecaster runs remove "
-        f"{run.name}` removes it"
-        for run in runs
-        if is_ahead(run.folder)
-    ]
+        whys.insert(0, f"no run of {source}; `forecaster fit --source {source}` makes one")
+    return ModelError("\n".join(whys))
 
 
 def _unknown_everywhere(runs: Sequence[Run], tickers: Sequence[str]) -> str:
