@@ -30,6 +30,7 @@ from .config import TRANSFORMS as TRANSFORMS
 from .config import Config as Config
 from .config import checked_config as checked_config
 from .config import read_settings as read_settings
+from .explaining import ONE_DEVIATION as ONE_DEVIATION
 from .explaining import compared as compared
 from .explaining import explained as explained
 from .explaining import factors_of as factors_of

@@ -43,7 +43,9 @@ from forecaster.series import CONSTANT, Factors, Panel, Parts, effect_name, next
 
 _ROWS, _EVERY = 252, 4  # the latest rows that say what is usual, and how many apart
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
-_LEAST_SHARED = 0.02  # change, of a band's logarithm or in widths of the band, that has shares
+ONE_DEVIATION = 0.15865525393145707, 0.8413447460685429
+"""The shares of a normal distribution below minus one deviation, and below one."""
+_LEAST_SHARED = 0.02  # change of a band's logarithm that has shares
 
 
 def explained(
@@ -66,8 +68,16 @@ def explained(
     frame = _factors_of(model, panel, ids, level)
     if frame is None:
         raise ModelError(f"{', '.join(ids[:5])}: no forecast can be made, so none is explained")
+    known = panel.masked(forecasting=True).only([*ids])
+    counted = set(frame.loc[frame["factor"] == "mean", "unique_id"])
+    seen = {
+        name: _seen(values, times)
+        for name, (values, times) in zip(known.ids, known.rows(), strict=True)
+        if name in counted
+    }
+    alone = Explanation(frame, level, step, seen=seen, notes=tuple(notes))
     if before is None:
-        return Explanation(frame, level, step, notes=tuple(notes))
+        return alone
     with warnings.catch_warnings():  # all is said of the later date already
         warnings.simplefilter("ignore", ForecasterWarning)
         past = _factors_of(model, before, ids, level)
@@ -75,12 +85,12 @@ def explained(
     since = before.times[before.mask.any(0)][-1]
     if past is None:
         notes = *notes, f"Nothing could be forecast from {show_time(since)}, so no change is shown."
-        return Explanation(frame, level, step, notes=notes)
-    moves = dict(_moves(panel.masked(forecasting=True).only([*ids]), since))
+        return dataclasses.replace(alone, notes=notes)
     changes = compared(frame, past, was)
     if changes["then"].isna().all():
         notes = *notes, f"No time is forecast from {show_time(since)}, too: no change is shown."
-    return Explanation(changes, level, step, moves, show_time(since), notes=tuple(notes))
+    moves, at = dict(_moves(known, since)), show_time(since)
+    return dataclasses.replace(alone, frame=changes, moves=moves, since=at, notes=tuple(notes))
 
 
 def _factors_of(
@@ -90,6 +100,24 @@ def _factors_of(
     model, panel = prepared(model, panel)
     some = [name for name in ids if name in panel.ids]
     return factors_of(model, panel.only(some), level) if some else None
+
+
+def _seen(values: np.ndarray, times: np.ndarray) -> str:
+    """Return what the latest rows of counts have been, in words."""
+    days = (
+        np.median(np.diff(times[-_ROWS:])) / np.timedelta64(1, "D")
+        if len(times) > 1 and times.dtype.kind == "M"
+        else 0
+    )
+    rows = {1: "days", 7: "weeks", 30: "months", 31: "months"}.get(int(days), "rows")
+    values = values[-_ROWS:]
+    some = values[values > 0]
+    if len(some) in (0, len(values)):
+        return f"in the last {len(values)} {rows} it was {values.min():.4g} to {values.max():.4g}"
+    least, most = some.min(), some.max()
+    otherwise = f"{least:.4g} to {most:.4g}" if least < most else f"{most:.4g}"
+    nothing = f"{len(values) - len(some)} of the last {len(values)} {rows}"
+    return f"in {nothing} it was 0, otherwise {otherwise}"
 
 
 def _moves(panel: Panel, since: object) -> Iterator[tuple[str, Move]]:
@@ -138,7 +166,8 @@ def compared(
     Prices are compared at the same step ahead, other series at the same time; a band of theirs for
     a time that was not forecast then, at the same step, too. Adds the value
     ``then``; the ``change``, a difference of logarithms of factors and a plain one
-    of terms, so that changes add up to that of the total; and the ``share`` of that.
+    of terms, so that changes add up to that of the total; and the ``share`` of that, of a band
+    whose logarithm changed by 0.02 or more.
 
     - ``now``, ``then``: by the same model, from :func:`factors_of`
     - ``older``: at the date of ``then`` by the model of that time; a new fit is then a factor of
@@ -171,12 +200,10 @@ def compared(
     frame["change"] = np.where(frame["of"] == BAND, ratio, value - before)
     totals = frame[frame["factor"] == TOTAL].set_index(KEYS[:3])["change"]
     total = totals.reindex(pd.MultiIndex.from_frame(frame[KEYS[:3]])).to_numpy()
-    # Of a small change the shares would be a hundred times the whole, and cancel.
-    widths = frame[(frame["of"] == BAND) & (frame["factor"] == TOTAL)].set_index(KEYS[:2])["value"]
-    width = widths.reindex(pd.MultiIndex.from_frame(frame[KEYS[:2]])).to_numpy()
-    least = _LEAST_SHARED * np.where(frame["of"] == BAND, 1.0, width)
-    added = frame["of"].isin([BAND, MEDIAN]) & (np.abs(total) > least)
-    frame["share"] = (frame["change"] / total).where(added)
+    # Of a small change the shares would be a hundred times the whole, and cancel; so would those of
+    # a median, whose terms move against each other.
+    shared = (frame["of"] == BAND) & (np.abs(total) > _LEAST_SHARED)
+    frame["share"] = (frame["change"] / total).where(shared)
     return frame
 
 
@@ -300,9 +327,9 @@ class _Explained:
         self._counted = self._transformed.counted[:, None, None]
         self._ahead = np.arange(1, model.config.horizon + 1)
         # As forecast, standardised and in units; then as without past errors, also of counts.
-        shares = 0.5, (1 - level / 100) / 2, (1 + level / 100) / 2
+        shares = 0.5, (1 - level / 100) / 2, (1 + level / 100) / 2, *ONE_DEVIATION
         self._points = [*made.quantiles(shares)]
-        self._middle, self._low, self._high = map(made.in_units, self._points)
+        self._middle, self._low, self._high = map(made.in_units, self._points[:3])
         plain = dataclasses.replace(distribution, counts=None)
         scores = normal_scores_of(shares)
         self._usual = scores[2] - scores[1]
@@ -319,16 +346,22 @@ class _Explained:
         return {(of, name): each for of, own in every.items() for name, each in own.items()}
 
     def _forecast(self) -> Factors:
-        """Return the latest value, the median and the bounds; of counts also the moments."""
+        """Return the latest value, the median, the bounds and the deviation.
+
+        Of counts also the mean, and the chance that it is not zero.
+        """
         made = self._made
         z = np.take_along_axis(self._transformed.z, made.origins, axis=1)[:, :, None]
         latest = self._transformed.invert(np.broadcast_to(z, made.base.shape))
         named = {"latest": latest, "low": self._low, "median": self._middle, "high": self._high}
+        logs = np.where(self._logarithmic, (self._points[4] - self._points[3]) / 2, np.nan)
+        scale = np.where(self._counted, made.distribution.scale, logs)
+        named["deviation"] = made.unit * scale  # of prices that of the logarithm
         if self._counted.any():
             mean = made.base + made.unit * self._plain[0]
             named["mean"] = np.where(self._counted, mean, np.nan)
-            deviation = made.unit * made.distribution.scale
-            named["deviation"] = np.where(self._counted, deviation, np.nan)
+            some = 1 - made.at_most(np.zeros(made.base.shape))
+            named["chance of any"] = np.where(self._counted, some, np.nan)
         return named
 
     def _band(self) -> Factors:

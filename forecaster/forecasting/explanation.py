@@ -14,16 +14,15 @@ BAND, MEDIAN, FORECAST, COMPONENT = "band", "median", "forecast", "component"
 """The kinds of rows in the frame of an :class:`Explanation`."""
 TOTAL, NEW_FIT, CALENDAR = "total", "new fit", "calendar"
 KEYS = ["unique_id", "step", "of", "factor"]
-_SPOKEN = {
-    "market": "the market", "networks": "its networks", "falls": "recent falls",
-    NEW_FIT: "a new fit",
-}  # fmt: skip
+_SPOKEN = {"market": "the market", "networks": "its networks", NEW_FIT: "a new fit"}
 _MEANINGS = {
-    "own volatility": "how far the price has moved from row to row of late, seen in its own rows",
-    "market": "how far prices of many series, and declared indices, move now",
+    "own volatility": "how far its own price has moved from row to row of late; a typical move, in "
+    "logarithms",
+    "market": "how far prices of many series, and declared indices, move now, falls above all",
     "volume": "how much is traded, beside the month before",
     "reports": "volume 13, 26, 39 and 52 weeks before the days ahead, when companies report",
-    "falls": "falls of late, which count for more than rises, until they fade",
+    "falls": "whether it fell or rose in the last month; falls widen the band more than rises, and "
+    "each fades day by day",
     "events": "the known days to come",
     "networks": "what the neural networks of the series add to the rest",
     "spread of past errors": "above 1 where past outcomes lay further out than their bands allowed",
@@ -33,9 +32,10 @@ _MEANINGS = {
     "calendar and covariates": "what dates and covariates do to the width",
     "premium": "the expected growth of a price's mean",
     "half the variance": "by which a median lies below its mean",
-    "latest season": "the value one season ago, or the latest one",
-    "trend and smoothing": "what the components expect beyond it",
-    "running mean": "what the mean of counts, with many zeros, adds to that",
+    "latest season": "the value of the same step one season ago; without a season the latest one",
+    "trend and smoothing": "what the components below expect, together, beyond that value",
+    "running mean": "how much the mean of its own latest counts, zeros among them, lifts or lowers "
+    "what the components expect",
     CALENDAR: "holidays, days of the month and the time of year",
     "covariates": "what is known of the times ahead",
     "whole numbers": "rounding to counts",
@@ -70,6 +70,7 @@ class Explanation:
     - ``level``: of the band, in percent
     - ``step``: the step ahead that is shown
     - ``moves``: by series, how it has moved since the earlier date
+    - ``seen``: by series of counts, what its rows have been, in words
     - ``since``: the earlier date; empty without one
     - ``beside``: what others say of the width at this step, by series: ``name``, volatility
       ``a_year`` in percent, ``width``
@@ -80,6 +81,7 @@ class Explanation:
     level: float = 80.0
     step: int = 1
     moves: Mapping[str, Move] = dataclasses.field(default_factory=dict)
+    seen: Mapping[str, str] = dataclasses.field(default_factory=dict)
     since: str = ""
     beside: pd.DataFrame | None = None
     notes: tuple[str, ...] = ()
@@ -106,7 +108,7 @@ class Explanation:
         band: Any = rows[rows["of"] == BAND].set_index("factor")
         total, relative = band.loc[TOTAL], bool(rows["relative"].iloc[0])
         width = f"{100 * total['value']:.2f} %" if relative else f"{total['value']:.4g}"
-        said = f"{name}: {'' if relative else self._median(rows)}"
+        said = f"{name}: {'' if relative else self._median(name, rows)}"
         said += f"the {self.level:g} % band is {width} wide"
         change = total["change"] if "change" in band else np.nan
         if np.isfinite(change):
@@ -115,7 +117,8 @@ class Explanation:
             said += ", as wide as" if same else f", {_percent(by)} {way} than"
             said += f"{'' if relative else ' was forecast'} on {self.since}"  # for the same time
             said += self._after(name, relative=relative)
-            said += "" if same else _whys(band["change"].drop(TOTAL), change)
+            net = self.moves[name].net if name in self.moves else 0.0
+            said += "" if same else _whys(band["change"].drop(TOTAL), change, net)
         elif np.isinf(change):
             said += f" ({total['then']:.4g} wide on {self.since})"
         if total["usual"] > 0 and total["value"] > 0:
@@ -124,20 +127,20 @@ class Explanation:
             logs: Any = np.log(band["value"] / band["usual"]).drop(TOTAL) * np.sign(np.log(times))
             large = logs[logs > 0.1 * abs(np.log(times))].nlargest(2)
             if abs(np.log(times)) > _LARGE and len(large):
-                said += f", most by {' and '.join(map(_spoken, large.index))}"
+                falls = f"{'more' if times > 1 else 'fewer'} falls than usual"
+                said += f", most by {' and '.join(_spoken(one, falls) for one in large.index)}"
         return said + "."
 
-    def _median(self, rows: pd.DataFrame) -> str:
+    def _median(self, name: str, rows: pd.DataFrame) -> str:
         """Return the median of a series in its own units, and what changed it, in words."""
+        made = rows[rows["of"] == FORECAST].set_index("factor")
+        if "mean" in made.index:
+            return self._counts(name, made)
         terms: Any = rows[rows["of"] == MEDIAN].set_index("factor")
         said = f"the median is {terms.loc[TOTAL, 'value']:.4g}"
-        made = rows[rows["of"] == FORECAST].set_index("factor")["value"]
-        if "mean" in made:
-            said += f" (mean {made['mean']:.3g}, deviation {made['deviation']:.3g})"
         change = terms.loc[TOTAL, "change"] if "change" in terms else 0.0
         if change and np.isfinite(change):
-            way = "higher" if change > 0 else "lower"
-            said += f", {abs(change):.3g} {way} than was forecast on {self.since}"
+            said += self._otherwise(change)
             parts = terms["change"].drop(TOTAL)
             parts = parts[parts.abs() >= abs(change) / 10]
             parts = parts.iloc[np.argsort(-parts.abs(), kind="stable")][:3]
@@ -150,6 +153,21 @@ class Explanation:
             why = f"the calendar's effect of {effect}" if effect else _spoken(one)
             said += f", with {value:+.3g} through {why} (usually {usual:+.3g})"
         return f"{said}; "
+
+    def _counts(self, name: str, made: Any) -> str:
+        """Return what counts have been, and are expected to be, in words."""
+        value = made["value"]
+        said = f"{self.seen[name]}: " if name in self.seen else ""
+        said += f"the median is {value['median']:.4g}, the chance of more than 0 "
+        said += f"{_percent(value['chance of any'])}, the mean {value['mean']:.3g}"
+        change = made.loc["mean", "change"] if "change" in made else 0.0
+        if abs(change) >= _SMALL * value["mean"]:  # False for NaN
+            said += self._otherwise(change)
+        return f"{said}; "
+
+    def _otherwise(self, change: float) -> str:
+        way = "higher" if change > 0 else "lower"
+        return f", {abs(change):.3g} {way} than was forecast on {self.since}"
 
     def _after(self, name: str, *, relative: bool) -> str:
         """Return the move of a series since the earlier date, in words."""
@@ -205,28 +223,32 @@ def _percent(share: Any, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def _whys(changes: pd.Series, change: float) -> str:
-    """Return the factors that changed a band most, in words."""
+def _whys(changes: pd.Series, change: float, net: float) -> str:
+    """Return the factors that changed a band most, in words; ``net``: the move meanwhile."""
     parts = changes.replace([np.inf, -np.inf], np.nan).dropna()
     parts = parts[parts.abs() >= max(_SMALL, abs(change) / 10)]
     parts = parts.iloc[np.argsort(-parts.abs(), kind="stable")][:3]
     said: list[str] = []
     for way, its in (("wider", parts[parts > 0]), ("narrower", parts[parts < 0])):
-        each = [(_percent(abs(np.expm1(by))), _spoken(one)) for one, by in its.items()]
+        # The term of falls also changes as older moves fade, whatever the latest one was.
+        falls = "recent falls" if way == "wider" else "recent rises"
+        if net == 0 or (net < 0) != (way == "wider"):
+            falls = f"earlier {'rises' if way == 'wider' else 'falls'} that fade"
+        each = [(_percent(abs(np.expm1(by))), _spoken(one, falls)) for one, by in its.items()]
         said += [f"{by} {'' if n else way + ' '}through {one}" for n, (by, one) in enumerate(each)]
     return f": {', '.join(said)}" if said else ""
 
 
-def _spoken(factor: object) -> str:
-    return _SPOKEN.get(str(factor), str(factor))
+def _spoken(factor: object, falls: str = "") -> str:
+    return falls if factor == "falls" else _SPOKEN.get(str(factor), str(factor))
 
 
 def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Iterator[str]:
     """Yield the lines of a table of factors or terms, the total last."""
     band, then = rows["of"].iloc[0] == BAND, "then" in rows
     rows = pd.concat([rows[rows["factor"] != TOTAL], rows[rows["factor"] == TOTAL]])
-    last = f" {'since ' + since:>18}{'share':>8}" if then else ""
-    yield f"{title:<24}{'now':>12}{'usual':>12}{'now/usual':>11}{'percentile':>12}{last}"
+    last = f" {'since ' + since:>18}{'share' if band else '':>8}" if then else ""
+    yield f"{title:<24}{'now':>12}{'usual':>12}{'now/usual':>11}{'percentile':>12}{last}".rstrip()
     for one in rows.to_dict("records"):
         value, usual = one["value"], one["usual"]
         scale, unit = (100, " %") if relative and (one["factor"] == TOTAL or not band) else (1, "")
@@ -247,7 +269,7 @@ def _meanings(rows: pd.DataFrame) -> Iterator[str]:
     """Yield a line on each word of the tables of one series."""
     yield "usual: the median over every fourth row of a year; each is its own and need not multiply"
     yield "a usual move: the median size of moves from row to row, two thirds of their deviation"
-    yield "share: of the change of the whole"
+    yield "share: of the change of the band, where it is 2 % or more"
     shown = [name for name in dict.fromkeys(rows["factor"]) if name in _MEANINGS]
     yield from (f"{name}: {_MEANINGS[name]}" for name in shown)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
@@ -15,6 +15,7 @@ from forecaster.errors import ForecasterWarning, ModelError, Skipped, check_whol
 from forecaster.evaluation import baselines
 from forecaster.files import Home
 from forecaster.forecasting import (
+    ONE_DEVIATION,
     Explanation,
     Model,
     check_levels,
@@ -210,6 +211,7 @@ def _joined(parts: Sequence[Explanation]) -> Explanation:
         first,
         frame=pd.concat([part.frame for part in parts], ignore_index=True),
         moves={name: move for part in parts for name, move in part.moves.items()},
+        seen={name: said for part in parts for name, said in part.seen.items()},
         beside=pd.concat(beside, ignore_index=True) if beside else None,
     )
 
@@ -246,6 +248,8 @@ def _explained(
         if then is not None and older is not None:
             who = f"run {then.name} made the forecasts of that day"
         notes.append(f"Run {run.name} was fitted on rows after {show_time(end)}; {who}.")
+    if before is not None and len(ids) <= _BESIDE:  # each file is read once more
+        notes += _splits(store, panel.ids, before.times[-1], times[-1])
     as_asked: dict[str, Any] = {"level": question.level, "step": question.step}
     try:
         made = explained(model, panel, ids, **as_asked, before=before, older=older, notes=notes)
@@ -254,6 +258,21 @@ def _explained(
             raise
         made = explained(model, panel, ids, **as_asked)
     return with_beside(made, panel, question.implied)
+
+
+def _splits(store: Store, ids: Sequence[str], since: Any, until: Any) -> Iterator[str]:
+    """Say for which splits between two times the prices before them are adjusted."""
+    for name in ids:
+        its = store.corrections_of(name).adjustments
+        found = {np.datetime64(one.time): one.factor for one in its if one.split}
+        rows = store.read_delivered(name)
+        if "splits" in rows:
+            made = rows[~rows["splits"].isin([0, 1]) & rows["splits"].notna()]
+            found |= dict(zip(made["ds"].to_numpy(), 1 / made["splits"], strict=True))
+        for time, factor in found.items():
+            if since < time <= until and factor != 1:
+                day, by = show_time(time), f"multiplied by {factor:.4g} for a split"
+                yield f"{name}: prices before {day} are {by}, so no factor takes it for a move."
 
 
 def explain_prediction(
@@ -314,53 +333,53 @@ def with_beside(
 ) -> Explanation:
     """Return an explanation with what EWMA, GARCH, realised and implied volatility say beside.
 
-    Only of dated prices. GARCH forecasts a few series alone, since each takes its time.
+    Only of dated prices. GARCH forecasts a few series alone, since each takes its time. Volatility
+    a year is that of a normal distribution whose middle 68 % are as wide, whatever the level.
     """
     if panel.target == "y" or panel.times.dtype.kind != "M":
         return made
-    ids, rows = made.ids, list[dict[str, object]]()
-    by = ("ewma", "garch") if len(ids) <= _BESIDE else ("ewma",)
+    rows = list[dict[str, object]]()
     known = dict(zip(panel.ids, panel.rows(), strict=True))
-    totals = made.frame[(made.frame["of"] == "band") & (made.frame["factor"] == "total")]
-    totals = totals[totals["step"] == made.step].set_index("unique_id")["value"]
-    low, high = normal_scores_of([0.5 - made.level / 200, 0.5 + made.level / 200])
-    for name in ids:
+    now = made.frame[made.frame["step"] == made.step].set_index("unique_id")
+    widths = now.loc[(now["of"] == "band") & (now["factor"] == "total"), "value"]
+    deviations = now.loc[(now["of"] == "forecast") & (now["factor"] == "deviation"), "value"]
+    normal = np.diff(normal_scores_of([0.5 - made.level / 200, 0.5 + made.level / 200])).item()
+    for name in made.ids:
         values, times = known[name]
-        years = float((times[-1] - times[0]) / _YEAR) / max(len(times) - 1, 1)
-        normal = (high - low) * made.step**0.5  # width of a normal band of deviation 1 by row
-        realised = float(np.diff(np.log(values[-_MONTH - 1 :])).std())
-        widths = {_OURS: totals[name], _REALISED: normal * realised}
-        widths |= {said: _by_other(values, made, one) for one, said in _OTHERS.items() if one in by}
+        years = made.step * float((times[-1] - times[0]) / _YEAR) / max(len(times) - 1, 1)
+        realised = made.step**0.5 * float(np.diff(np.log(values[-_MONTH - 1 :])).std())
+        said = {_OURS: (widths[name], deviations[name]), _REALISED: (normal * realised, realised)}
+        said["EWMA"] = _by_other(values, made, baselines.ewma)
+        if len(made.ids) <= _BESIDE:
+            said["GARCH"] = _by_other(values, made, baselines.range_garch)
         if implied and name in implied:
-            widths["implied"] = normal * implied[name] / 100 * years**0.5
+            deviation = implied[name] / 100 * years**0.5
+            said["implied"] = normal * deviation, deviation
         rows += [
             {
-                "unique_id": name, "name": said, "width": width,
-                "a_year": 100 * width / normal / years**0.5,
+                "unique_id": name, "name": who, "width": width,
+                "a_year": 100 * deviation / years**0.5,
             }
-            for said, width in widths.items()
+            for who, (width, deviation) in said.items()
         ]  # fmt: skip
     return dataclasses.replace(made, beside=pd.DataFrame(rows))
 
 
-_OTHERS = {"ewma": "EWMA", "garch": "GARCH"}
-
-
-def _by_other(values: Float[np.ndarray, " row"], made: Explanation, name: str) -> float:
-    """Return the width of a baseline's band of the step shown; NaN where it has none.
+def _by_other(
+    values: Float[np.ndarray, " row"], made: Explanation, forecast: Callable[..., np.ndarray]
+) -> tuple[float, float]:
+    """Return the width of a baseline's band of the step shown, and half that of 68 %; or NaN.
 
     With squared changes in place of ranges, that of ranges is GARCH(1,1) with Student-t errors. It
     needs no library, and was within two per cent of the width by that of ``evaluate``.
     """
-    shares = np.array([0.5 - made.level / 200, 0.5 + made.level / 200])
+    shares = np.array([0.5 - made.level / 200, 0.5 + made.level / 200, *ONE_DEVIATION])
     squares = np.square(np.diff(np.log(values), prepend=np.nan))
-    origin = np.array([len(values) - 1])
-    job = baselines.Job(values, origin, made.step, shares, 1, variance=squares)
-    forecast = baselines.BASELINES["range_garch" if name == "garch" else name].load()
+    job = baselines.Job(values, np.array([len(values) - 1]), made.step, shares, 1, variance=squares)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            low, high = forecast(job)[0, -1]
+            low, high, below, above = np.log(forecast(job)[0, -1])
     except ValueError:  # too few rows, or no change
-        return np.nan
-    return float(np.log(high / low))
+        return np.nan, np.nan
+    return float(high - low), float(above - below) / 2

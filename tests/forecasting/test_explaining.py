@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.forecasting import Explanation, prepared
-from forecaster.forecasting.explaining import _rows, compared, factors_of
+from forecaster.forecasting.explaining import compared, factors_of
 from forecaster.series import effect_name, show_time
 from forecaster.series.calendar.rhythms import RHYTHMS
 from tests.test_goldens import goldens
@@ -93,6 +93,7 @@ def test_the_changes_add_up_and_what_did_not_change_has_no_share(prices):
     np.testing.assert_allclose(summed, total.reindex(summed.index), atol=1e-12)
     shares = frame[~whole].groupby(keys)["share"].sum(min_count=1).dropna()
     np.testing.assert_allclose(shares, 1.0, rtol=1e-6)
+    assert set(shares.index.get_level_values("of")) == {"band"}  # terms of medians cancel
     large = total[total.index.get_level_values("of") == "band"].abs() > 0.02
     assert set(total[large[large].index].index) <= set(shares.index)
     same = frame[frame["value"] == frame["then"]]
@@ -130,7 +131,15 @@ def test_a_median_in_units_is_compared_with_the_earlier_one_of_the_same_day():
     medians = made.frame.query("of == 'median' and factor == 'total'").set_index("ds")["then"]
     then = before.set_index("ds")["LSTM"].reindex(medians.index)
     assert then.notna().sum() == 2 and (medians[then.notna()] == then.dropna()).all()
-    assert made.sentence("s1").startswith("s1: the median is ") and "(mean " in made.text("s1")
+    values = panel.channel("y")[panel.ids.index("s1")]
+    said, none = made.sentence("s1"), int((values == 0).sum())
+    assert said.startswith(
+        f"s1: in {none} of the last {len(values)} days it was 0, otherwise 1 to "
+    )
+    chance = made.frame.query("factor == 'chance of any'").set_index("step")["value"]
+    assert f"the chance of more than 0 {100 * chance[1]:.0f} %, the mean " in said
+    middle = made.frame.query("of == 'forecast' and factor == 'median'").set_index("step")["value"]
+    assert ((middle > 0) == (chance > 0.5)).all()
 
 
 @pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
@@ -224,7 +233,13 @@ def test_a_term_that_is_unusual_is_named_though_it_did_not_change():
     assert "usually" not in Explanation(usual, since="1997-12-23").sentence("NN5")
 
 
-def test_what_is_over_is_shown_and_a_constant_has_no_rank():
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_a_constant_has_no_rank(prices):
+    premium = fc.explain(*prices).frame.query("factor == 'premium'")
+    assert len(premium) and (premium["percentile"] == 50).all()
+
+
+def test_what_is_over_is_shown():
     """A term that is nothing now and usually, but was not then; and a band that shrank to none."""
     names = {"of": ["band", "band", "median", "median", "median"]}
     frame = pd.DataFrame(names).assign(
@@ -239,7 +254,3 @@ def test_what_is_over_is_shown_and_a_constant_has_no_rank():
     then.loc[then["of"] == "band", "value"] = 1.0
     said = Explanation(compared(frame, then), since="32").text("part")
     assert "latest season" in said and "(1 wide on 32)" in said
-    past = np.full((1, 9, 1), 0.3)
-    now = np.nextafter(past[:, :1], 1)
-    ranked = _rows("band", "level", np.concatenate([past, now], 1), np.zeros((1, 10), bool))
-    assert ranked["percentile"].tolist() == [50.0]

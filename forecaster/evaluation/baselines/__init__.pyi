@@ -6,4 +6,6 @@ from .runner import check_columns as check_columns
 from .runner import check_torch as check_torch
 from .runner import forecast as forecast
 from .simple import Job as Job
+from .simple import ewma as ewma
 from .simple import naive as naive
+from .volatility import range_garch as range_garch

@@ -59,7 +59,7 @@ _LARGEST, _LARGEST_WEIGHT = 1e3, 10.0  # largest numbers in a file
 _USUAL = 0.02  # volatility of a day, where no other is known
 CONSTANT, _OWN, _RELATIVE = "constant", "own volatility", "the market's over own volatility"
 _GROUPS = (
-    *[_OWN] * 6, "falls", "volume", "volume", "reports", "reports", *[_RELATIVE] * 3, "falls",
+    *[_OWN] * 6, "falls", "volume", "volume", "reports", "reports", *[_RELATIVE] * 3, "market",
 )  # fmt: skip
 """What each term is about, those of a declared index like those of the market."""
 
