@@ -4,13 +4,13 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const { made, formats, day } = charts;
 const box = (name) => document.getElementById(name);
 const kinds = Object.keys(data.compared);
-const state = { step: data.steps.length - 1, against: kinds[0] || null, series: data.ids[0] };
+const state = { step: data.steps.length - 1, against: kinds[0] || null, series: data.ids[0], why: 0 };
 const place = new Map(data.ids.map((id, n) => [id, n]));
 const time = (value) => data.dated ? day(value) : String(value);
 const share = (value) => value === null || value === undefined ? "" : formats.share(value, 0.001);
 const change = (value) => value === null || value === undefined ? "" : formats.change(Math.abs(value) < 0.0005 ? 0 : value, 0.001);
 const chance = (value) => value === null || value === undefined ? "" : formats.share(value, 0.01);
-const ahead = () => data.steps[state.step] === 1 ? "1 step ahead" : `${data.steps[state.step]} steps ahead`;
+const ahead = (n = state.step) => data.steps[n] === 1 ? "1 step ahead" : `${data.steps[n]} steps ahead`;
 const against = () => state.against ? data.compared[state.against] : null;
 const changed = (what, n) => against() ? against()[what][state.step][n] : null;
 const known = (values) => values.filter((v) => v !== null && v !== undefined);
@@ -103,16 +103,22 @@ function drawOne(id) {
   });
 }
 
-// The factors of the band, each beside its usual size, and what it did to the change.
+// The factors of the band of one step ahead, each beside its usual size, and what it did to the change.
 function why(id, n) {
-  const { since, said, rows } = data.explained || {}, own = rows && rows[id] && rows[id][state.step];
+  const { since, said, rows } = data.explained || {}, own = rows && rows[id] && rows[id][state.why];
   if (!own) return [];
   const percent = (value) => value === null ? "" : String(Math.round(value));
   const factors = own.map(([name, usual, rank, by]) => [name, usual === null ? "" : usual.toFixed(2), percent(rank), ...(since ? [change(by)] : [])]);
-  const sentence = said[n][state.step] || `Each factor beside its usual size of the last year${since ? `, and what it changed since ${since}` : ""}.`;
-  return [made("h4", "", `Why the ${data.level} % band is this wide, ${ahead()}`), made("p", "note", sentence), numberTable({
-    caption: `Factors of the band of ${id}`, head: ["factor", "\u00d7 usual", "percentile", ...(since ? ["change"] : [])], rows: factors,
-  })];
+  const table = numberTable({ caption: `Factors of the band of ${id}`, head: ["factor", "\u00d7 usual", "percentile", ...(since ? ["change"] : [])], rows: factors });
+  table.classList.add("factors");
+  const legend = `The factors multiply to the total. \u00d7 usual: over the usual size of the last year; percentile: how many of 100 sizes of that year are smaller${since ? `; change: of the band through it since ${since}` : ""}.`;
+  const bar = made("p", "bar"), label = made("label", "", "Steps ahead "), list = made("select");
+  data.steps.forEach((step, k) => list.append(new Option(step, k, false, k === state.why)));
+  list.addEventListener("change", () => { state.why = Number(list.value); drawOne(id); box("one").querySelector(".bar select").focus(); });
+  label.append(list);
+  bar.append(label);
+  const sentence = said[n][state.why];
+  return [made("h4", "", `Why the ${data.level} % band is this wide, ${ahead(state.why)}`), ...(sentence ? [made("p", "note", sentence)] : []), ...(data.steps.length > 1 ? [bar] : []), table, made("p", "note", legend)];
 }
 
 // All at a glance ------------------------------------------------------------------------------------

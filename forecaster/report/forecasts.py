@@ -26,14 +26,13 @@ HISTORY = 250
 LAST, WEEK = "last", "week"
 _A_WEEK, _TOO_OLD = np.timedelta64(7, "D"), np.timedelta64(21, "D")
 _STEPS = 6
-_MOST_SAID = 600  # sentences on bands; of more series only the last step has one
+_MOST_SAID = 600  # sentences on bands; of more series only the first step has one
 _TABLE = (
     "<p>Click a heading to sort, a row to open the series. The search also finds {what}.</p>"
     "<div class='controls' id='choices'></div><div id='table'></div>"
 )
 _FACTORS = (
-    "A band is a product of factors. Each is shown with its size over the usual one of the last "
-    "year; “forecaster explain” shows more."
+    "A band is a product of factors, which stand below a series; “forecaster explain” shows more."
 )
 _ONE = (
     "<p id='one-help'>Choose a series in the table above, or in any figure by a click.</p>"
@@ -403,10 +402,12 @@ def _data(made: Forecasts) -> Json:
 def _explained(made: Forecasts, explained: Explanation) -> Json:
     """Return the factors of each series' band, and a sentence on it, by step shown.
 
-    Each factor has a name, its size over the usual one, its percentile, and its change.
+    Each factor has a name, its size over the usual one, its percentile, and its change; the total
+    comes last.
     """
     frame, rows = explained.frame, dict[str, list[Json]]()
     frame = frame[(frame["of"] == "band") & frame["step"].isin(made.steps)]
+    frame = frame.sort_values("factor", key=lambda its: its == "total", kind="stable")
     by = np.expm1(frame["change"]) if explained.since else np.nan
     frame = frame.assign(ratio=frame["value"] / frame["usual"], by=by)
     columns = ["ratio", "percentile", "by"]
@@ -415,8 +416,7 @@ def _explained(made: Forecasts, explained: Explanation) -> Json:
         rows.setdefault(str(name), []).append(
             [*map(list, zip(own["factor"], *numbers, strict=True))]
         )
-    last = made.steps[-1:]
-    every = set(made.steps if len(made.ids) * len(made.steps) <= _MOST_SAID else last)
+    every = made.steps if len(made.ids) * len(made.steps) <= _MOST_SAID else made.steps[:1]
     said = [
         [explained.sentence(n, k) if n in rows and k in every else "" for k in made.steps]
         for n in made.ids

@@ -130,13 +130,18 @@ def test_widths_and_changes_are_those_of_the_frames(page):
 def test_the_factors_of_each_band_are_beside_it(page, browser):
     said = data_of(page)["explained"]
     assert said["since"] == "2026-02-23" and "100 % wider than on 2026-02-23" in said["said"][0][2]
-    assert said["rows"]["AAA"][2][1] == ["own volatility", 2.0, 97.0, 1.0]
+    assert said["rows"]["AAA"][2][0] == ["own volatility", 2.0, 97.0, 1.0]
+    assert [one[2][-1][0] for one in said["rows"].values()] == ["total"] * 4
     browsing.open_page(browser, page)
     (table,) = browsing.found(browser, "#one > .scroll table")
     heads = [one.text for one in table.find_elements("css selector", "th")]
     assert heads == ["factor", "\u00d7 usual", "percentile", "change"]
     assert "own volatility 2.00 97 +100" in table.text
     assert "is 6.00 % wide" in browser.find_element("css selector", "#one h4 + p").text
+    assert "percentile: how many of 100" in browser.find_element("css selector", "#one").text
+    assert browser.find_element("css selector", "#one h4").text.endswith("1 step ahead")
+    browser.find_element("css selector", "#one .bar option:last-child").click()
+    assert browser.find_element("css selector", "#one h4").text.endswith("3 steps ahead")
 
 
 def test_without_a_record_nothing_is_compared(tmp_path):
