@@ -11,6 +11,7 @@ from .forecasting import update as update
 from .ingest import load_panel as load_panel
 from .pipeline import Forecaster as Forecaster
 from .pipeline import explain as explain
+from .pipeline import risk as risk
 from .plotting import plot_forecast as plot_forecast
 from .record import Alarm as Alarm
 from .record import Record as Record

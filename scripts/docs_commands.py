@@ -34,7 +34,7 @@ FOOT = """## Exit codes
 | 1 | an error in data, model, store or network |
 | 2 | wrong usage |
 | 3 | done for some series; the others are named, with the reason |
-| 4 | done, with alarms (`daily`) |
+| 4 | done, with alarms (`daily`), or over a limit (`risk`) |
 | 130 | interrupted by Ctrl-C |
 | 143 | stopped by SIGTERM, as batch systems and containers send it |
 | 129 | stopped by SIGHUP, when a terminal is closed (not under `nohup`) |

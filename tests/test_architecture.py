@@ -16,7 +16,7 @@ PACKAGE = Path(forecaster.__file__).parent
 FLOORS: list[set[str]] = [
     {"errors", "files", "machine"},
     {"swarm", "series", "classical"},
-    {"ingest", "forecasting", "plotting", "benchmark", "distributed"},
+    {"ingest", "forecasting", "portfolio", "plotting", "benchmark", "distributed"},
     {"storage", "evaluation", "record"},
     {"pipeline", "report", "daily"},
     {"cli", "__main__"},

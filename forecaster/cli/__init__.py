@@ -21,6 +21,7 @@ from forecaster.cli.fit import fit
 from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
 from forecaster.cli.prune import prune
+from forecaster.cli.risk import risk
 from forecaster.cli.runs import runs
 from forecaster.cli.scorecard import scorecard
 from forecaster.cli.shared import say
@@ -95,6 +96,7 @@ def main() -> None:
     forecaster fit --tickers sp500.txt      train on Yahoo's daily prices
     forecaster predict AAPL                 price forecasts with bands
     forecaster explain AAPL                 why a band is as wide, and what changed
+    forecaster risk book.csv                what a book of positions may lose
     forecaster daily daily.toml             update, forecast, score and raise alarms, for cron
     forecaster scorecard                    how good the past forecasts of `predict` were
     forecaster runs                         saved runs; compare, rename, remove them
@@ -109,13 +111,13 @@ def main() -> None:
     forecaster benchmark                    how fast this machine trains, beside PyTorch
 
     Exit codes: 0 done; 1 error; 2 wrong usage; 3 done for some series, the others named;
-    4 done, with alarms (`daily`); 130 interrupted by Ctrl-C; 143 stopped by SIGTERM; 129 by
+    4 done, with alarms (`daily`, `risk`); 130 interrupted by Ctrl-C; 143 stopped by SIGTERM; 129 by
     SIGHUP. A fit keeps its progress.
     """
 
 
 for command in (
-    ingest, fit, predict, explain, daily, scorecard, runs, evaluate, report, status, tickers,
+    ingest, fit, predict, explain, risk, daily, scorecard, runs, evaluate, report, status, tickers,
     adjust, prune, export, benchmark,
 ):  # fmt: skip
     main.add_command(command)

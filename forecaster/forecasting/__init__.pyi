@@ -92,6 +92,7 @@ from .predicting.names import resolve_names as resolve_names
 from .predicting.predicting import match_panel as match_panel
 from .predicting.predicting import predict as predict
 from .predicting.predicting import prepared as prepared
+from .predicting.simulating import Paths as Paths
 from .predicting.simulating import draw_paths as draw_paths
 from .predicting.simulating import simulate as simulate
 from .predicting.sums import SERIES as SERIES

@@ -43,4 +43,5 @@ from .tickers.membership import Membership as Membership
 from .tickers.membership import read_membership as read_membership
 from .tickers.universe import listed_tickers as listed_tickers
 from .tickers.universe import normalise as normalise
+from .tickers.universe import read_rows as read_rows
 from .tickers.universe import read_universe as read_universe

@@ -24,3 +24,6 @@ from .pruning import find_unneeded as find_unneeded
 from .pruning import prune as prune
 from .remote_output import RemoteOutput as RemoteOutput
 from .remote_output import check_forecast_output as check_forecast_output
+from .risk_run import Risk as Risk
+from .risk_run import risk as risk
+from .risk_run import risk_from_home as risk_from_home

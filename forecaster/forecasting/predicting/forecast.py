@@ -267,6 +267,25 @@ class Forecast:
     calibrated: Calibrated
     errors: Errors
 
+    def ahead(self, steps: Sequence[int]) -> "Forecast":
+        """Return the forecasts of some steps ahead; 0: of the next one."""
+        steps, made, spread = [*steps], self.distribution, self.calibrated
+        location, scale, dof = (part[..., steps] for part in (made.location, made.scale, made.dof))
+        counts = made.counts
+        if counts is not None:
+            counts = Counts(counts.rows, *(part[..., steps] for part in counts[1:]))
+        return dataclasses.replace(
+            self,
+            base=self.base[..., steps],
+            unit=self.unit[..., steps],
+            distribution=Distribution(location, scale, dof, counts),
+            calibrated=spread._replace(
+                spread=spread.spread[..., steps],
+                reach=spread.reach[..., steps],
+                tails=spread.tails[steps],
+            ),
+        )
+
     def in_units(self, standardised: ByHorizon) -> ByHorizon:
         """Return standardised values in the series' own units."""
         return self.transformed.invert(self.base + self.unit * standardised)

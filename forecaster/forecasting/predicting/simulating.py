@@ -8,6 +8,7 @@ Every path has its mirror image, so that the paths of a basket lean to neither s
 and step keeps its own distribution.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Unpack
 
 import numpy as np
@@ -39,11 +40,13 @@ class Paths(NamedTuple):
     - ``panel``: the series that are forecast, with the rows until now
     - ``times``: of the steps of each series
     - ``values``: in the units of :func:`predict`
+    - ``origins``: number of past times whose errors the paths are drawn from
     """
 
     panel: Panel
     times: Shaped[np.ndarray, "series horizon"]
     values: Float[np.ndarray, "series path horizon"]
+    origins: int
 
     def frame(self, name: str) -> pd.DataFrame:
         """Return the frame of :func:`simulate`; ``name``: of the column of values."""
@@ -87,8 +90,17 @@ def simulate(
     return draw_paths(model, panel, n_paths, seed).frame(model.config.column)
 
 
-def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths:
-    """Draw the paths of :func:`simulate` from what :func:`prepared` returns."""
+def draw_paths(
+    model: Model,
+    panel: Panel,
+    n_paths: int,
+    seed: int = 0,
+    steps: Sequence[int] | None = None,
+) -> Paths:
+    """Draw the paths of :func:`simulate` from what :func:`prepared` returns.
+
+    ``steps``: the steps ahead to draw, 1 is the next one; None: all. Each takes its time.
+    """
     check_whole("n_paths", n_paths, 1)
     check_whole("seed", seed, 0)
     horizon = model.config.horizon
@@ -102,8 +114,13 @@ def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths
     units = np.where(closed, 0.0, units)  # steps without an error need no past one
     if not model.transform.takes_any:
         units = scaled_to_now(units, positions)
-    series = len(panel.ids)
-    size, free = _BYTES_OF_NUMBER * n_paths * series * horizon, free_memory()
+    known = len(np.unique(positions[np.isfinite(units[:, :, 0])]))
+    times = np.stack(panel.of_times(lambda times: next_times(times, horizon, model.frequency)))
+    if steps is not None:
+        chosen = [step - 1 for step in steps]
+        latest, units, times = latest.ahead(chosen), units[:, :, chosen], times[:, chosen]
+    series, wanted = len(panel.ids), units.shape[2]
+    size, free = _BYTES_OF_NUMBER * n_paths * series * wanted, free_memory()
     if size > free:
         raise UsageError(
             f"n_paths: {n_paths:,} paths of {series:,} series take {size / 1e9:,.1f} GB, and "
@@ -114,8 +131,7 @@ def draw_paths(model: Model, panel: Panel, n_paths: int, seed: int = 0) -> Paths
     paths = latest.in_units(standardised)  # (series, path, horizon)
     panel, finite = finite_rows(panel, {model.config.column: paths})
     paths = paths[finite] * price_factor(panel)[:, None, None]
-    times = np.stack(panel.of_times(lambda times: next_times(times, horizon, model.frequency)))
-    return Paths(panel, times, paths)
+    return Paths(panel, times[finite], paths, known)
 
 
 def _draw(

@@ -1,0 +1,185 @@
+"""``forecaster risk``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from forecaster import pipeline
+from forecaster.cli.printing import print_table
+from forecaster.cli.shared import PARTLY, home_option, overwrite_option, say, show
+from forecaster.errors import UsageError
+from forecaster.files import Home, check_output, from_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ALARM = 4  # exit code of a book over its limit
+_SHOWN, _NAMED = 10, 3  # positions in a table, and in a line
+
+
+@click.command()
+@click.argument("book")
+@click.option("--run", metavar="NAME", help="Name of the run (see `runs`).  [default: the latest "
+              "run on real data that knows the tickers]")  # fmt: skip
+@click.option("--level", type=float, multiple=True, default=(95, 97.5, 99), show_default=True,
+              help="Probability in percent that a loss stays below the value at risk; repeat for "
+              "more.")  # fmt: skip
+@click.option("--horizon", metavar="N,N,...", help="Numbers of sessions.  [default: those of 1, 5, "
+              "10 and 21 that the model forecasts]")  # fmt: skip
+@click.option("--if", "moves", multiple=True, metavar="TICKER=PERCENT", help="What if the next "
+              "session of a ticker closes so, as in SPY=-5%; repeat for more. The others move by "
+              "their betas.")  # fmt: skip
+@click.option("--stress", multiple=True, metavar="DAY[:DAY]", help="The joint moves of a past day, "
+              "or of a span, on the positions of today; repeat for more.")  # fmt: skip
+@click.option("--limit", metavar="PERCENT%|MONEY", help="Exit with 4 if the value at risk of the "
+              "first horizon at the highest level is larger: 5%, or 50000.")  # fmt: skip
+@click.option("--paths", "n_paths", type=click.IntRange(1), default=5000, show_default=True,
+              help="Number of joint futures.")  # fmt: skip
+@click.option("--end", type=click.DateTime(["%Y-%m-%d"]), help="Measure from this day, as if later "
+              "rows were unknown.  [default: the latest row]")  # fmt: skip
+@click.option("--output", type=click.Path(path_type=Path), help="Write all figures of all "
+              "positions to a file: .csv, .json, .parquet or .xlsx.")  # fmt: skip
+@overwrite_option
+@home_option
+def risk(
+    *,
+    book: str,
+    horizon: str | None,
+    moves: tuple[str, ...],
+    limit: str | None,
+    output: Path | None,
+    overwrite: bool,
+    home: Home,
+    **asked: Any,
+) -> int:
+    """Say what a book of positions may lose, and which positions carry it.
+
+    BOOK is a CSV with the column ticker and one of shares, value and weight; with the column book
+    it holds several. Positions that are short are negative, and cash has the ticker CASH. Value at
+    risk (VaR) and expected shortfall (ES) come from joint futures of all positions, each horizon
+    from its own step. The contributions of positions add up to the whole. Nothing is recorded.
+
+    \b
+    Examples:
+      forecaster risk book.csv
+      forecaster risk book.csv --horizon 1,10 --level 99 --limit 5%
+      forecaster risk book.csv --if SPY=-5% --stress 2008-10-15 --stress 2008-10-01:2008-10-31
+      forecaster risk book.csv --output risk.json
+    """
+    file = output and check_output(output, overwrite=overwrite)
+    most = None if limit is None else _amount("--limit", limit)
+    steps = None if horizon is None else _steps(horizon)
+    found = pipeline.risk_from_home(
+        home, from_text(book), horizon=steps, moves=dict(map(_move, moves)), on_notice=say, **asked
+    )
+    over = [_print(found, name, most) for name in found.base]
+    periods = ", ".join(f"{found.origins // step:,} of {step}" for step in found.until)
+    show(f"The paths rest on {found.origins} past sessions: independent periods {periods}.")
+    if steps is None and 21 not in found.until:
+        show("Longer horizons need a model that forecasts them: `forecaster fit --horizon 21`.")
+    if moves:
+        show(f"What if: the other stocks move by their betas to {', '.join(moves)}. Not recorded.")
+    if file is not None:
+        file.write_table(found.frame)
+        say(f"Wrote {file.path}")
+    for name, reason in found.problems.items():
+        say(f"{name}: {reason}")
+    return _ALARM if any(over) else PARTLY if found.problems else 0
+
+
+def _print(found: "pipeline.Risk", name: str, limit: tuple[float, bool] | None) -> bool:
+    """Print what one book may lose; return whether it is over its limit."""
+    base, its = found.base[name], found.frame[found.frame["book"] == name]
+    now = its[its["scenario"] == "now"]
+    first = now[(now["horizon"] == now["horizon"].min()) & (now["level"] == now["level"].max())]
+    book, positions = first.iloc[0], first.iloc[1:].sort_values("es", ascending=False)
+    at = f"{book['level']:g} %, {_sessions(book['horizon'])}"
+    most = limit and limit[0] * (base / 100 if limit[1] else 1.0)
+    over = most is not None and book["var"] > most
+    show(
+        f"{name}: {book['value']:,.0f} on {found.since}. At {book['level']:g} % it loses at most "
+        f"{_money(book['var'], base)} over {_sessions(book['horizon'])}; "
+        f"{positions['unique_id'].iloc[0]} carries {positions['es'].iloc[0] / book['es']:.0%} of "
+        "the expected shortfall."
+    )
+    if most is not None:
+        said = "OVER" if over else "Within"
+        show(f"{said} the limit of {_money(most, base)}, by VaR at {at}.")
+    _print_measures(found, its[its["unique_id"] == "(all)"], base)
+    _print_positions(positions, book, f"Contributions at {at}")
+    for scenario, rows in its[its["profit"].notna()].groupby("scenario", sort=False):
+        of = rows[1:].sort_values("profit", key=abs, ascending=False)[:_NAMED]
+        parts = [f"{n} {p:+,.0f}" for n, p in zip(of["unique_id"], of["profit"], strict=True)]
+        show(f"{scenario}: {_money(rows['profit'].iloc[0], base, '+')}; {', '.join(parts)}")
+    return over
+
+
+def _print_measures(found: "pipeline.Risk", totals: "pd.DataFrame", base: float) -> None:
+    """Print a row for each horizon and level; what would be after a move stands beside."""
+    measured = totals[totals["level"].notna()]
+    after = measured[measured["scenario"] != "now"]
+    rows = [
+        (
+            f"{_sessions(row['horizon'])}, to {found.until[row['horizon']]}", f"{row['level']:g} %",
+            _money(row["var"], base), f"{row['var_error']:,.0f}", _money(row["es"], base),
+            f"{1 - row['es'] / row['es_alone']:.0%}",
+        )
+        for _, row in measured[measured["scenario"] == "now"].iterrows()
+    ]  # fmt: skip
+    heads = ["over", "level", "VaR", "±", "ES", "diversified"]
+    if len(after):
+        heads += ["VaR after", "ES after"]
+        both = zip(rows, after["var"], after["es"], strict=True)
+        rows = [(*row, _money(var, base), _money(es, base)) for row, var, es in both]
+    print_table("", heads, rows, numbers=True)
+
+
+def _print_positions(positions: "pd.DataFrame", book: "pd.Series", title: str) -> None:
+    """Print what positions carry, the largest first, and those that take most away."""
+    few = len(positions) <= _SHOWN
+    shown = positions if few else positions.iloc[[*range(_SHOWN - _NAMED), *range(-_NAMED, 0)]]
+    rest = positions.drop(shown.index)
+    rows = [_position(row["unique_id"], row, book) for _, row in shown.iterrows()]
+    if len(rest):
+        sums = rest[["value", "var", "es", "es_alone"]].sum()
+        rows.insert(_SHOWN - _NAMED, _position(f"{len(rest)} others", sums, book))
+    heads = ("position", "value", "ES alone", "part of VaR", "part of ES", "share of ES")
+    print_table(title, heads, rows, numbers=True)
+
+
+def _position(name: str, row: "pd.Series", book: "pd.Series") -> tuple[str, ...]:
+    amounts = (f"{row[column]:,.0f}" for column in ("value", "es_alone", "var", "es"))
+    return name, *amounts, f"{row['es'] / book['es']:.1%}"
+
+
+def _sessions(count: float) -> str:
+    return "1 session" if count == 1 else f"{count:.0f} sessions"
+
+
+def _money(amount: float, base: float, sign: str = "") -> str:
+    return f"{amount:{sign},.0f} ({amount / base:{sign}.2%})"
+
+
+def _steps(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"--horizon {text}: expected whole numbers, such as 1,5,10") from error
+
+
+def _move(text: str) -> tuple[str, float]:
+    """Return a ticker and its simple move, of ``SPY=-5%``."""
+    name, sign, number = text.rpartition("=")
+    move = _amount("--if", number) if sign and name else (float("nan"), True)
+    if not (move[1] and -100 < move[0] < float("inf")):
+        raise UsageError(f"--if {text}: expected a ticker and a move above -100 %, as in SPY=-5%")
+    return name, move[0] / 100
+
+
+def _amount(option: str, text: str) -> tuple[float, bool]:
+    """Return a number, and whether it is in per cent."""
+    try:
+        return float(text.strip().removesuffix("%")), text.strip().endswith("%")
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: expected 5%, or an amount such as 50000") from error

@@ -1,0 +1,288 @@
+"""The risk of books of positions: by a model in a notebook, or by a saved one and stored prices."""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import pandas as pd
+
+from forecaster import swarm
+from forecaster.errors import (
+    ForecasterWarning,
+    Kind,
+    ModelError,
+    Skipped,
+    UsageError,
+    check_whole,
+    listed,
+    name_reasons,
+    spelled,
+    spellings,
+)
+from forecaster.files import Home
+from forecaster.forecasting import (
+    Model,
+    check_levels,
+    check_model,
+    check_paths,
+    draw_paths,
+    prepared,
+    price_factor,
+    resolve_names,
+)
+from forecaster.ingest import ColumnOptions, CovariateFiles, Table, as_panel, read_rows
+from forecaster.pipeline.predict_run import with_covariates
+from forecaster.portfolio import (
+    Book,
+    Futures,
+    Holding,
+    after_moves,
+    books_of,
+    moves_between,
+)
+from forecaster.series import Date, Panel, findings_in_words, next_times, show_time, show_times
+from forecaster.storage import (
+    choose_run,
+    forecasting_panel,
+    store_of,
+    stored_newcomers,
+    under_new_names,
+)
+
+HORIZONS = (1, 5, 10, 21)
+"""The horizons of risk, as far as a model reaches."""
+LEVELS = (95.0, 97.5, 99.0)
+PATHS = 5000
+_MONTH = 21  # sessions
+
+
+@dataclasses.dataclass(frozen=True)
+class Risk:
+    """What books may lose.
+
+    - ``frame``: long, a row for each book, ``(all)``, and each of its positions: see :func:`risk`
+    - ``problems``: positions that are left out of totals, or could hardly be sold, with the reason
+    - ``base``: by book, the money that per cent are of
+    - ``until``: by horizon, the time at which it ends
+    - ``origins``: the number of past sessions whose errors the paths are drawn from
+    - ``since``: the time of the prices
+    """
+
+    frame: pd.DataFrame
+    base: Mapping[str, float]
+    problems: Mapping[str, str]
+    until: Mapping[int, str]
+    origins: int
+    since: str
+
+
+def risk(
+    model: Model,
+    panel: Panel | Table,
+    book: Any,
+    level: Sequence[float] = LEVELS,
+    horizon: Sequence[int] | None = None,
+    *,
+    moves: Mapping[str, float] | None = None,
+    stress: Sequence[str] = (),
+    n_paths: int = PATHS,
+    seed: int = 0,
+    history: Panel | None = None,
+    **columns: Unpack[ColumnOptions],
+) -> Risk:
+    """Return value at risk and expected shortfall of books, and what each position carries.
+
+    - ``model, panel, columns``: as for :func:`forecaster.predict`; of prices
+    - ``book``: a frame, or the name of a CSV, with the column ``ticker`` and one of ``shares``,
+      ``value`` and ``weight``; with ``book``, several books. What is short is negative, and cash
+      has the ticker ``CASH``. Weights are relative to their sum
+    - ``level``: the probabilities that losses stay below the value at risk, in percent
+    - ``horizon``: numbers of sessions; by default those of 1, 5, 10 and 21 that the model forecasts
+    - ``moves``: what if, by ticker, such as ``{"SPY": -0.05}``: the next session closes so, the
+      others move by their betas of the latest 250 rows, and books are measured again from there
+    - ``stress``: past days, ``"2008-10-15"``, or spans, ``"2008-10-01:2008-10-31"``, whose joint
+      moves meet the positions of today
+    - ``n_paths``, ``seed``: as for :func:`forecaster.simulate`
+    - ``history``: the rows of stresses; by default those of ``panel``
+
+    The frame has the columns ``scenario`` (``now``; a worst path; a move; a stress), ``book``,
+    ``unique_id``, ``value``, ``horizon``, ``level``, ``var``, ``es``, ``var_error`` (the standard
+    error), ``var_alone`` and ``es_alone`` (of each position by itself, of a book their sum),
+    ``move`` and ``profit``. All are money, of weights those of a book worth 100. Losses are above 0
+    in ``var`` and ``es``, and below 0 as profits. The ``var`` and ``es`` of positions are
+    contributions, which add up to those of their book.
+
+    Every horizon is a step of the same joint paths of :func:`forecaster.simulate`, never a multiple
+    of another. Raises UsageError for a horizon that the model does not forecast, and for a book
+    whose total would be wrong: a ticker twice, two currencies, weights that sum to nothing. What is
+    left out of the totals, such as an unknown ticker, is in ``problems``.
+    """
+    check_model(model)
+    levels, steps = check_levels(level), _steps(horizon, model.config.horizon)
+    check_paths(n_paths, (), [one / 100 for one in levels])
+    panel = as_panel(panel, **columns)
+    known = spellings([*panel.ids, *(panel.market.ids if panel.market else ())])
+    books = [one.renamed(known) for one in books_of(as_frame(book))]
+    moves = {spelled(known, name) or name: move for name, move in (moves or {}).items()}
+    model, part, reasons = _forecastable(model, panel, [*_tickers(books), *moves])
+    futures = _futures(model, part, n_paths, seed, steps)
+    holdings = [Holding.of(one, futures) for one in books]
+    problems = _problems(holdings, reasons, part)
+    frames = [one.risk(futures, levels) for one in holdings]
+    if moves:
+        after, on_it = after_moves(part, moves)
+        with warnings.catch_warnings():  # all has been said of today
+            warnings.simplefilter("ignore", ForecasterWarning)
+            then = _futures(*prepared(model, after), n_paths, seed, steps)
+        name = ", ".join(f"{name} {100 * move:+.4g} %" for name, move in moves.items())
+        frames += [one.moved(on_it, name) for one in holdings]
+        frames += [one.risk(then, levels, name) for one in holdings]
+    for span in stress:
+        moved = moves_between((history or panel).masked(forecasting=True), span)
+        frames += [one.moved(moved, span) for one in holdings]
+        lacking = {name for one in holdings for name in one.ids} - moved.keys()
+        why = "no session then and one before; left out of the total of that stress"
+        problems |= {f"{name}, {span}": why for name in sorted(lacking)}
+    base = {one.book.name: one.base for one in holdings}
+    until = dict(zip(steps, futures.until, strict=True))
+    return Risk(pd.concat(frames, ignore_index=True), base, problems, until, futures.origins,
+                show_time(part.times[part.mask.any(0)][-1]))  # fmt: skip
+
+
+def risk_from_home(
+    home: Home,
+    book: str | Path,
+    *,
+    moves: Mapping[str, float],
+    stress: Sequence[str],
+    run: str | None = None,
+    end: Date | None = None,
+    on_notice: Callable[[str], None],
+    **asked: Any,
+) -> Risk:
+    """Return the risk of books by a saved model and the stored prices; nothing is recorded.
+
+    Stresses may lie before the rows that the model learned from.
+
+    - ``run``, ``end``, ``on_notice``: as for :func:`forecaster.pipeline.predict_from_home`
+    - the rest: as for :func:`risk`
+    """
+    frame = as_frame(book)
+    tickers = [*_tickers(books_of(frame)), *moves]
+    swarm.keep_compiled(home.programs)
+    chosen = choose_run(home, run, tickers, on_notice)
+    store = store_of(home, chosen)
+    opened = under_new_names(store, chosen)
+    ids, unknown = resolve_names(opened.ids, opened.index.skipped, tickers)
+    model = opened.model(ids)
+    ids = [*dict.fromkeys([*ids, *stored_newcomers(store, model, unknown).values()])]
+    panel, findings = forecasting_panel(store, model, ids, end)
+    for said in findings_in_words(findings, len(ids)).values():
+        on_notice(f"Warning: {said}")
+    if chosen.source == "simulated":
+        on_notice("Simulated prices: this is the risk in an invented market.")
+    panel = with_covariates(panel, model, CovariateFiles(), home, opened.folder)
+    history = panel
+    if stress and model.provenance.get("start"):
+        whole = dataclasses.replace(model, provenance={**model.provenance, "start": None})
+        history, _ = forecasting_panel(store, whole, ids, end)
+    return risk(model, panel, frame, moves=moves, stress=stress, history=history, **asked)
+
+
+def as_frame(book: Any) -> Any:
+    """Return a table of positions unchanged, or that of a CSV file, with lines as its index."""
+    if not isinstance(book, str | Path):
+        return book
+    lines = read_rows(Path(book))
+    header, rows = lines[0].cells if lines else [], lines[1:]
+    cells = [row.cells[: len(header)] for row in rows]
+    return pd.DataFrame(cells, [row.where for row in rows], header)
+
+
+def _tickers(books: Sequence[Book]) -> list[str]:
+    return [*dict.fromkeys(name for one in books for name in one.amounts)]
+
+
+def _steps(horizon: Sequence[int] | None, longest: int) -> list[int]:
+    """Return the steps ahead to measure, in order. Raises UsageError for one beyond the model."""
+    if horizon is None:
+        return [step for step in HORIZONS if step <= longest]
+    for step in horizon:
+        check_whole("horizon", step, 1)
+    if not horizon or max(horizon) > longest:
+        raise UsageError(
+            f"horizon: expected 1 to {longest}, the sessions that the model forecasts; got "
+            f"{listed([*map(str, horizon)])}. A model that reaches further is fitted by "
+            f"`forecaster fit --horizon {max(horizon, default=1)}` and the options of before"
+        )
+    return sorted({*horizon})
+
+
+def _forecastable(
+    model: Model, panel: Panel, tickers: Sequence[str]
+) -> tuple[Model, Panel, dict[str, Skipped]]:
+    """Return the stocks that have a price of today and a forecast, and why others have none."""
+    if panel.target == "y":
+        raise ModelError("a book needs prices; the model forecasts the column y. Fit on `close`")
+    if panel.peers is None:
+        panel = panel.with_peers(model.peers)  # the state of the market is made from them
+    wanted = [*dict.fromkeys([*tickers, *model.transform.market])]
+    there = [name for name in wanted if name in panel.ids]
+    unknown = Skipped(Kind.NOT_IN_MODEL, detail=f"{len(panel.ids)} series that can be forecast")
+    lacking = {name: panel.skipped.get(name, unknown) for name in wanted if name not in there}
+    if not there:
+        raise ModelError(f"no position can be measured:\n{name_reasons(lacking)}")
+    model, part = prepared(model, panel.only(there))
+    latest, usual = part.times[part.mask.any(0)][-1], model.frequency
+    due = part.of_times(lambda times: next_times(times, 1, usual)[0] <= latest)
+    stale = {
+        name: Skipped(
+            Kind.OTHER, detail=f"no price of {show_time(latest)}, but of {show_time(its[-1])}"
+        )
+        for late, (name, its) in zip(due, part.times_of_rows().items(), strict=True)
+        if late
+    }
+    part = part.only([name for name in part.ids if name not in stale], stale)
+    return model, part, {**part.skipped, **lacking}
+
+
+def _futures(model: Model, panel: Panel, n_paths: int, seed: int, steps: Sequence[int]) -> Futures:
+    """Draw joint futures of quoted prices."""
+    paths = draw_paths(model, panel, n_paths, seed, steps)
+    latest = np.array([values[-1] for values, _ in paths.panel.rows()])
+    now, until = latest * price_factor(paths.panel), show_times(paths.times[0])
+    return Futures(paths.panel.ids, now, paths.values, steps, until, paths.origins)
+
+
+def _problems(
+    holdings: Sequence[Holding], reasons: Mapping[str, Skipped], panel: Panel
+) -> dict[str, str]:
+    """Return what is wrong with positions. Raises ModelError for a book without any that is right.
+
+    - ``reasons``: why positions are in no total
+    - ``panel``: of those that are; larger ones than a month's volume could hardly be sold
+    """
+    found: dict[str, str] = {}
+    volume = dict[str, float]()
+    if "volume" in panel.channels:
+        month = np.nansum(panel.channel("volume")[:, -_MONTH:], axis=1)
+        volume = dict(zip(panel.ids, month.tolist(), strict=True))
+    for one in holdings:
+        of = f" in {one.book.name}" if len(holdings) > 1 else ""
+        for name in one.missing:
+            why = reasons.get(name, Skipped(Kind.FORECAST_NOT_FINITE))
+            known = one.book.kind != "shares" and abs(one.book.amounts[name]) / one.base
+            share = f" ({known:.1%} of the book)" if known else ""
+            found[f"{name}{of}"] = f"{why}; left out of all totals{share}"
+        if not one.ids:
+            raise ModelError(f"no position can be measured:\n{name_reasons(found)}")
+        for name, shares in zip(one.ids, np.abs(one.shares).tolist(), strict=True):
+            if one.book.kind != "weight" and shares > volume.get(name, np.inf):
+                found[f"{name}{of}"] = (
+                    f"{shares:,.0f} shares are more than the {volume[name]:,.0f} that were traded "
+                    f"in the latest {_MONTH} sessions: hardly to be sold within these horizons"
+                )
+    return found

@@ -1,0 +1,10 @@
+from .book import ALL as ALL
+from .book import Book as Book
+from .book import books_of as books_of
+from .holding import NOW as NOW
+from .holding import WORST as WORST
+from .holding import Futures as Futures
+from .holding import Holding as Holding
+from .measures import measures_of as measures_of
+from .what_if import after_moves as after_moves
+from .what_if import moves_between as moves_between
