@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ALARM = 4  # exit code of a book over its limit
+_LITTLE = 10_000  # a book worth less is shown with digits
 _SHOWN, _NAMED = 10, 3  # positions in a table, and in a line
+_COLUMNS = {"value": "value", "es_alone": "ES alone", "var": "part of VaR", "es": "part of ES"}
 
 
 @click.command()
@@ -97,21 +99,28 @@ def _print(found: "pipeline.Risk", name: str, limit: tuple[float, bool] | None) 
     at = f"{book['level']:g} %, {_sessions(book['horizon'])}"
     most = limit and limit[0] * (base / 100 if limit[1] else 1.0)
     over = most is not None and book["var"] > most
+    per = "" if round(base - book["value"]) == 0 else f", per cent are of {_number(base, base)}"
+    show(f"{name}: {_number(book['value'], base)} on {found.since}{per}.")
     show(
-        f"{name}: {book['value']:,.0f} on {found.since}. At {book['level']:g} % it loses at most "
-        f"{_money(book['var'], base)} over {_sessions(book['horizon'])}; "
-        f"{positions['unique_id'].iloc[0]} carries {positions['es'].iloc[0] / book['es']:.0%} of "
-        "the expected shortfall."
+        f"At {book['level']:g} % it loses at most {_money(book['var'], base)} over "
+        f"{_sessions(book['horizon'])}; {positions['unique_id'].iloc[0]} carries "
+        f"{positions['es'].iloc[0] / book['es']:.0%} of the expected shortfall."
     )
     if most is not None:
         said = "OVER" if over else "Within"
         show(f"{said} the limit of {_money(most, base)}, by VaR at {at}.")
     _print_measures(found, its[its["unique_id"] == "(all)"], base)
-    _print_positions(positions, book, f"Contributions at {at}")
+    _print_positions(positions, book, base, f"Contributions at {at}")
     for scenario, rows in its[its["profit"].notna()].groupby("scenario", sort=False):
         of = rows[1:].sort_values("profit", key=abs, ascending=False)[:_NAMED]
-        parts = [f"{n} {p:+,.0f}" for n, p in zip(of["unique_id"], of["profit"], strict=True)]
-        show(f"{scenario}: {_money(rows['profit'].iloc[0], base, '+')}; {', '.join(parts)}")
+        parts = [
+            f"{n} {_number(p, base, '+')}"
+            for n, p in zip(of["unique_id"], of["profit"], strict=True)
+        ]
+        ahead = rows["horizon"].iloc[0]
+        over_time = "" if ahead != ahead else f" over {_sessions(ahead)}"
+        total = _money(rows["profit"].iloc[0], base, "+")
+        show(f"{scenario}{over_time}: {total}; {', '.join(parts)}")
     return over
 
 
@@ -122,7 +131,7 @@ def _print_measures(found: "pipeline.Risk", totals: "pd.DataFrame", base: float)
     rows = [
         (
             f"{_sessions(row['horizon'])}, to {found.until[row['horizon']]}", f"{row['level']:g} %",
-            _money(row["var"], base), f"{row['var_error']:,.0f}", _money(row["es"], base),
+            _money(row["var"], base), _number(row["var_error"], base), _money(row["es"], base),
             f"{1 - row['es'] / row['es_alone']:.0%}",
         )
         for _, row in measured[measured["scenario"] == "now"].iterrows()
@@ -135,22 +144,24 @@ def _print_measures(found: "pipeline.Risk", totals: "pd.DataFrame", base: float)
     print_table("", heads, rows, numbers=True)
 
 
-def _print_positions(positions: "pd.DataFrame", book: "pd.Series", title: str) -> None:
+def _print_positions(positions: "pd.DataFrame", book: "pd.Series", base: float, title: str) -> None:
     """Print what positions carry, the largest first, and those that take most away."""
     few = len(positions) <= _SHOWN
     shown = positions if few else positions.iloc[[*range(_SHOWN - _NAMED), *range(-_NAMED, 0)]]
     rest = positions.drop(shown.index)
-    rows = [_position(row["unique_id"], row, book) for _, row in shown.iterrows()]
+    cells = shown.to_dict("records")
     if len(rest):
-        sums = rest[["value", "var", "es", "es_alone"]].sum()
-        rows.insert(_SHOWN - _NAMED, _position(f"{len(rest)} others", sums, book))
-    heads = ("position", "value", "ES alone", "part of VaR", "part of ES", "share of ES")
-    print_table(title, heads, rows, numbers=True)
-
-
-def _position(name: str, row: "pd.Series", book: "pd.Series") -> tuple[str, ...]:
-    amounts = (f"{row[column]:,.0f}" for column in ("value", "es_alone", "var", "es"))
-    return name, *amounts, f"{row['es'] / book['es']:.1%}"
+        sums = rest[[*_COLUMNS]].sum().to_dict()
+        cells.insert(_SHOWN - _NAMED, {"unique_id": f"{len(rest)} others"} | sums)
+    rows = [
+        (
+            str(row["unique_id"]),
+            *(_number(row[name], base) for name in _COLUMNS),
+            f"{row['es'] / book['es']:.1%}",
+        )
+        for row in cells
+    ]
+    print_table(title, ("position", *_COLUMNS.values(), "share of ES"), rows, numbers=True)
 
 
 def _sessions(count: float) -> str:
@@ -158,7 +169,12 @@ def _sessions(count: float) -> str:
 
 
 def _money(amount: float, base: float, sign: str = "") -> str:
-    return f"{amount:{sign},.0f} ({amount / base:{sign}.2%})"
+    return f"{_number(amount, base, sign)} ({amount / base:{sign}.2%})"
+
+
+def _number(amount: float, base: float, sign: str = "") -> str:
+    """Return an amount, with digits where the whole book is worth little, as 100 by weights."""
+    return f"{amount:{sign},.{0 if base >= _LITTLE else 2}f}"
 
 
 def _steps(text: str) -> list[int]:

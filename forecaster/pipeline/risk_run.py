@@ -185,7 +185,7 @@ def risk_from_home(
     if chosen.source == "simulated":
         on_notice("Simulated prices: this is the risk in an invented market.")
     panel = with_covariates(panel, model, CovariateFiles(), home, opened.folder)
-    history = panel
+    history = panel = dataclasses.replace(panel, skipped={**unknown, **panel.skipped})
     if stress and model.provenance.get("start"):
         whole = dataclasses.replace(model, provenance={**model.provenance, "start": None})
         history, _ = forecasting_panel(store, whole, ids, end)

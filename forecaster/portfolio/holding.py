@@ -72,21 +72,14 @@ class Holding:
 
     @property
     def base(self) -> float:
-        """What per cent are of: the net value, or the gross one where long and short cancel."""
-        net, gross = self._net_and_gross()
-        return gross if self.is_gross else net
+        """What per cent are of: the net value, or the gross one where long and short cancel.
 
-    @property
-    def is_gross(self) -> bool:
-        """Whether per cent are of the gross value."""
-        net, gross = self._net_and_gross()
-        return net < _NO_NET * gross
-
-    def _net_and_gross(self) -> tuple[float, float]:
-        """Return the value with cash, also of positions without a price, where it is known."""
+        With cash, and with positions without a price whose value is known.
+        """
         lost = [self.book.amounts[name] for name in self.missing if self.book.kind != "shares"]
         values = np.array([*self.values, *lost, self.book.cash])
-        return float(values.sum()), float(np.abs(values).sum())
+        net, gross = float(values.sum()), float(np.abs(values).sum())
+        return net if net >= _NO_NET * gross else gross
 
     def risk(self, futures: Futures, levels: Sequence[float], scenario: str = NOW) -> pd.DataFrame:
         """Return the risk of the book, then of its positions, by horizon and level.

@@ -42,6 +42,7 @@ def test_the_session_that_is_filled_in_is_plausible(panel):
     assert row["low"] == pytest.approx(row["close"] * 0.997)
     usual = np.median(panel.channel("volume")[0])
     assert 1.5 * usual < row["volume"] <= panel.channel("volume")[0].max()
+    assert after.peers is not None
     np.testing.assert_array_equal(after.peers.values[:, -1], after.values[:2, -1])
 
 
@@ -51,6 +52,7 @@ def test_several_moves_and_a_market_beside(panel):
     beside = panel.with_market("M", forecast=False)
     after, moved = after_moves(beside, {"M": -0.05})
     assert "M" not in moved and moved["A"] == pytest.approx(0.95**1.5 - 1)
+    assert after.market is not None
     assert after.market.times[-1] == after.times[-1] and after.market.mask[0, -1]
     with refuses(UsageError):
         after_moves(panel, {"SPY": -0.05})
