@@ -196,6 +196,7 @@ def _print_summary(fit: "pipeline.SavedFit") -> None:
 def _print_comparison(table: "pd.DataFrame") -> None:
     """Print how well networks and simpler methods forecast the rows held back."""
     units = {"loss": "{:.4f}", "error": "{:.4f}", "coverage": "{:.1%}", "seconds": "{:.1f}"}
+    units = {of: how for of, how in units.items() if table[of].notna().any()}
     rows = [
         [
             str(name),
@@ -218,11 +219,13 @@ def _networks(model: "forecasting.Model", report: "pd.DataFrame") -> str:
     if config.transform == "last_value":
         return "none"
     needed = forecasting.rows_for_networks(config) if model.target == "y" else config.rows_to_fit
-    long = int((report["rows"] >= needed).sum())
+    long = report["rows"][report["rows"] >= needed]
+    asked = "--model lstm trains them all the same"
+    if len(long) >= forecasting.FEWEST_LONG * len(report) and long.sum() < forecasting.FEWEST_ROWS:
+        return f"none; {long.sum()} rows in all are fewer than {forecasting.FEWEST_ROWS}; {asked}"
     return (
-        f"none; {long} of {len(report)} series have the {needed} rows that networks need. They are "
-        f"trained where at least {forecasting.FEWEST_LONG:.0%} of the series have and change, with "
-        f"{forecasting.FEWEST_ROWS} rows together; --model lstm trains them all the same"
+        f"none; {len(long)} of {len(report)} series have the {needed} rows that networks need. "
+        f"Where at least {forecasting.FEWEST_LONG:.0%} have and change, they are trained; {asked}"
     )
 
 
