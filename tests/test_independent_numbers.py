@@ -1,6 +1,6 @@
 """Recompute the numbers of an evaluation by other means: explicit formulas, and ``arch``.
 
-Everything is recomputed from the prices and from the command's output, without code of the
+Everything is recomputed from the prices and from the files of the evaluation, without code of the
 package, for a few simulated stocks.
 """
 
@@ -11,8 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.evaluation import BacktestOptions
+from forecaster.files import Home
 from forecaster.ingest import open_source
-from tests.conftest import TICKERS, run
+from forecaster.pipeline import DataRequest, evaluate_from_home
+from tests.conftest import TICKERS
 
 WINDOWS = 30
 HORIZON = 3
@@ -31,17 +34,13 @@ def prices():
 
 
 @pytest.fixture(scope="module")
-def folder(prices, settings, tmp_path_factory):
-    """Run the command's evaluation of these stocks; return its folder."""
+def folder(prices, config, tmp_path_factory):
+    """Evaluate these stocks as the command does, but for its pages; return the folder."""
     here = tmp_path_factory.mktemp("independent")
     prices.to_parquet(here / "prices.parquet", index=False)
-    result = run(
-        "evaluate", "--source", f"files:{here / 'prices.parquet'}", "--config", settings,
-        "--windows", WINDOWS, "--baselines", "naive,ewma,garch", "--mask", "none",
-        "--output", here / "out", "--home", here / "home",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    return here / "out"
+    data = DataRequest(open_source(f"files:{here / 'prices.parquet'}"), mask=())
+    options = BacktestOptions(WINDOWS, baselines=("naive", "ewma", "garch"))
+    return evaluate_from_home(Home(here / "home"), data, config, options).folder
 
 
 @pytest.fixture(scope="module")

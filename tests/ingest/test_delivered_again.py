@@ -247,7 +247,7 @@ def test_a_name_that_another_company_is_given_is_a_series_of_its_own(vendor, beg
         vendor.deliver([OLD if begins in (0, FIRST + 1) else company, OTHER], FIRST).exit_code == 0
     )
     vendor("tickers", "rename", "OLD", "NEW")
-    for last in range(FIRST + 1, ROWS - 2):
+    for last in (FIRST + 1, REUSED - 1, REUSED, REUSED + 1, ROWS - 3):
         done = vendor.deliver([company, OTHER, other_company()], last)
         assert done.exit_code == 0, done.output
         assert set(vendor.store.ids) == {"AAA", "NEW"} | ({"OLD"} if last >= REUSED else set())

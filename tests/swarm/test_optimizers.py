@@ -10,12 +10,13 @@ import optax
 import pytest
 
 from forecaster.swarm import adamw, inject_hyperparams
+from tests.slow import slow
 from tests.swarm.test_swarm import X, Y, close, make, untrained
 
 __all__ = ["untrained"]  # the fixture
 
-PARAMS: Any = {"w": jnp.array([1.0, -2.0])}
-GRADS: Any = {"w": jnp.array([0.5, 3.0])}
+PARAMS: Any = {"w": np.array([1.0, -2.0], np.float32)}
+GRADS: Any = {"w": np.array([0.5, 3.0], np.float32)}
 
 
 def step(optimizer: optax.GradientTransformation, count: int = 1) -> Any:
@@ -68,13 +69,7 @@ def test_a_search_along_a_line_gets_no_learning_rate():
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param("noisy_sgd", marks=pytest.mark.slow),
-        pytest.param("lbfgs", marks=pytest.mark.slow),
-        "lion",
-        "chain",
-        pytest.param("inject", marks=pytest.mark.slow),
-    ],
+    ["chain", *map(slow, ("noisy_sgd", "lbfgs", "lion", "inject"))],
 )
 def test_optimisers_of_many_kinds(untrained, name):
     optimizer = {

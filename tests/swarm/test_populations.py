@@ -77,9 +77,10 @@ def test_members_that_learn_otherwise_are_not_appended():
         (make(["x"], accumulate=2), "accumulate"),
         (make(["x"], compute_dtype=jnp.bfloat16), "compute_dtype"),
     ]
+    ours = make(["y"])
     for other, name in others:
         with refuses(SwarmError) as caught:
-            make().append(other)
+            ours.append(other)
         assert f"another {name}" in str(caught.value)
 
     clipped = optax.chain(optax.clip(1.0), optax.adam(0.1))
