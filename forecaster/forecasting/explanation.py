@@ -156,14 +156,13 @@ class Explanation:
 
     def _counts(self, name: str, made: Any) -> str:
         """Return what counts have been, and are expected to be, in words."""
-        value = made["value"]
-        said = f"{self.seen[name]}: " if name in self.seen else ""
-        said += f"the median is {value['median']:.4g}, the chance of more than 0 "
-        said += f"{_percent(value['chance of any'])}, the mean {value['mean']:.3g}"
+        value, said = made["value"], f"{self.seen[name]}: " if name in self.seen else ""
+        said += f"the median is {value['median']:.4g}, the mean {value['mean']:.3g}"
         change = made.loc["mean", "change"] if "change" in made else 0.0
         if abs(change) >= _SMALL * value["mean"]:  # False for NaN
             said += self._otherwise(change)
-        return f"{said}; "
+        said += f", and the chance of more than 0 is {_percent(value['chance of any'])}; "
+        return f"{said}a band of {value['low']:.4g} to {value['high']:.4g}, "
 
     def _otherwise(self, change: float) -> str:
         way = "higher" if change > 0 else "lower"

@@ -263,15 +263,16 @@ def _explained(
 def _splits(store: Store, ids: Sequence[str], since: Any, until: Any) -> Iterator[str]:
     """Say for which splits between two times the prices before them are adjusted."""
     for name in ids:
-        its = store.corrections_of(name).adjustments
-        found = {np.datetime64(one.time): one.factor for one in its if one.split}
-        rows = store.read_delivered(name)
-        if "splits" in rows:
-            made = rows[~rows["splits"].isin([0, 1]) & rows["splits"].notna()]
-            found |= dict(zip(made["ds"].to_numpy(), 1 / made["splits"], strict=True))
-        for time, factor in found.items():
+        rows, found = store.read_delivered(name), dict[Any, tuple[float, str]]()
+        if "splits" in rows:  # which the source has applied
+            made = rows[rows["splits"].fillna(0) > 0].set_index("ds")["splits"]
+            found = {time: (1 / by, "split") for time, by in made.items()}
+        for one in store.corrections_of(name).adjustments:
+            kind = "split" if one.split else "change of unit"
+            found[pd.Timestamp(one.time)] = one.factor, kind
+        for time, (factor, kind) in found.items():
             if since < time <= until and factor != 1:
-                day, by = show_time(time), f"multiplied by {factor:.4g} for a split"
+                day, by = show_time(time), f"multiplied by {factor:.4g} for a {kind}"
                 yield f"{name}: prices before {day} are {by}, so no factor takes it for a move."
 
 

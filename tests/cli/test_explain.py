@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import forecaster as fc
 from tests.conftest import TICKERS, error, run
 
 
@@ -108,6 +109,30 @@ def test_times_may_be_whole_numbers(tmp_path):
     assert "For 36, from 35: " in made.stdout and " on 30" in made.stdout
     for option, time in (("--at", "2024-06-28"), ("--since", "2024-06-28")):
         assert "whole number" in error("explain", "A", option, time, "--home", home, code=2)
+
+
+@pytest.mark.parametrize("whose", ["source", "adjust"])
+def test_a_split_is_named_and_no_fall(settings, tmp_path, whose):
+    """Once the source has applied it to earlier prices, and once ``adjust`` has."""
+    prices = fc.load_panel("simulated", ["KO"], start="2023-01-01").to_frame()
+    last = prices["ds"].max()
+    columns = ["open", "high", "low", "close"]
+    if whose == "source":
+        prices["splits"] = np.where(prices["ds"] == last, 4.0, 0.0)
+    else:
+        prices.loc[prices["ds"] < last, columns] *= 4
+    rows = tmp_path / "prices.csv"
+    prices[["unique_id", "ds", *columns, *prices.columns[-1:]]].to_csv(rows, index=False)
+    fit = "fit", "--source", f"files:{rows}", "--config", settings, "--home", tmp_path / "home"
+    assert run(*fit).exit_code == 0
+    day = str(last.date())
+    if whose == "adjust":
+        by = "adjust", "KO", "--factor", 0.25, "--before", day
+        assert run(*by, "--home", tmp_path / "home").exit_code == 0
+    made = run("explain", "KO", "--home", tmp_path / "home")
+    said = f"KO: prices before {day} are multiplied by 0.25 for a split"
+    assert made.exit_code == 0 and said in made.stdout
+    assert "fall of 7" not in made.stdout
 
 
 def test_what_is_not_known_is_named(home):

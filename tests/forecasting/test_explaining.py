@@ -10,6 +10,7 @@ import pytest
 import forecaster as fc
 from forecaster.forecasting import Explanation, prepared
 from forecaster.forecasting.explaining import compared, factors_of
+from forecaster.forecasting.explanation import Move
 from forecaster.series import effect_name, show_time
 from forecaster.series.calendar.rhythms import RHYTHMS
 from tests.test_goldens import goldens
@@ -137,7 +138,7 @@ def test_a_median_in_units_is_compared_with_the_earlier_one_of_the_same_day():
         f"s1: in {none} of the last {len(values)} days it was 0, otherwise 1 to "
     )
     chance = made.frame.query("factor == 'chance of any'").set_index("step")["value"]
-    assert f"the chance of more than 0 {100 * chance[1]:.0f} %, the mean " in said
+    assert f"the chance of more than 0 is {100 * chance[1]:.0f} %; a band of " in said
     middle = made.frame.query("of == 'forecast' and factor == 'median'").set_index("step")["value"]
     assert ((middle > 0) == (chance > 0.5)).all()
 
@@ -231,6 +232,30 @@ def test_a_term_that_is_unusual_is_named_though_it_did_not_change():
     assert "with -20 through the calendar's effect of 25 December (usually +0.5)" in said
     usual = frame.assign(usual=frame["value"])
     assert "usually" not in Explanation(usual, since="1997-12-23").sentence("NN5")
+
+
+@pytest.mark.parametrize(
+    ("by", "net", "said"),
+    [(0.1, -0.03, "wider through recent falls"), (0.1, 0.014, "wider through earlier rises that"),
+     (-0.1, 0.03, "narrower through recent rises"), (-0.1, -0.01, "narrower through earlier falls"),
+     (-0.1, 0.0, "narrower through earlier falls that fade")],
+)  # fmt: skip
+def test_falls_are_named_where_something_fell(by, net, said):
+    names = {"of": "band", "unique_id": "KO", "step": 1, "relative": True, "usual": np.nan}
+    frame = pd.DataFrame({"factor": ["falls", "total"], "value": 0.03, "change": by}).assign(
+        **names
+    )
+    moves = {"KO": Move(net, 1.0, net, "2024-06-10")} if net else {}
+    assert said in Explanation(frame, moves=moves, since="2024-06-07").sentence("KO")
+
+
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_volatility_a_year_depends_on_no_level(prices):
+    model, panel = prices
+    made = [fc.explain(model, panel, "s01", level=level).beside for level in (50, 80, 95)]
+    for one in made:
+        pd.testing.assert_series_equal(one["a_year"], made[0]["a_year"], rtol=1e-9)
+        assert (one.dropna().shape[0] == 4) and (one["width"] >= made[0]["width"]).all()
 
 
 @pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
