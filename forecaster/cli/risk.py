@@ -30,8 +30,8 @@ _COLUMNS = {"value": "value", "es_alone": "ES alone", "var": "part of VaR", "es"
 @click.option("--horizon", metavar="N,N,...", help="Numbers of sessions.  [default: those of 1, 5, "
               "10 and 21 that the model forecasts]")  # fmt: skip
 @click.option("--if", "moves", multiple=True, metavar="TICKER=PERCENT", help="What if the next "
-              "session of a ticker closes so, as in SPY=-5%; repeat for more. The others move by "
-              "their betas.")  # fmt: skip
+              "session of a ticker closes so, as in SPY=-5%; repeat for more. An index moves the "
+              "others by their betas.")  # fmt: skip
 @click.option("--stress", multiple=True, metavar="DAY[:DAY]", help="The joint moves of a past day, "
               "or of a span, on the positions of today; repeat for more.")  # fmt: skip
 @click.option("--limit", metavar="PERCENT%|MONEY", help="Exit with 4 if the value at risk of the "
@@ -66,7 +66,7 @@ def risk(
     Examples:
       forecaster risk book.csv
       forecaster risk book.csv --horizon 1,10 --level 99 --limit 5%
-      forecaster risk book.csv --if SPY=-5% --stress 2008-10-15 --stress 2008-10-01:2008-10-31
+      forecaster risk book.csv --if SPY=-5% --stress 2025-04-03:2025-04-08
       forecaster risk book.csv --output risk.json
     """
     file = output and check_output(output, overwrite=overwrite)
@@ -81,7 +81,7 @@ def risk(
     if steps is None and 21 not in found.until:
         show("Longer horizons need a model that forecasts them: `forecaster fit --horizon 21`.")
     if moves:
-        show(f"What if: the other stocks move by their betas to {', '.join(moves)}. Not recorded.")
+        show("What if: an index moves the other stocks by their betas, a stock moves alone.")
     if file is not None:
         file.write_table(found.frame)
         say(f"Wrote {file.path}")
@@ -112,7 +112,8 @@ def _print(found: "pipeline.Risk", name: str, limit: tuple[float, bool] | None) 
     _print_measures(found, its[its["unique_id"] == "(all)"], base)
     _print_positions(positions, book, base, f"Contributions at {at}")
     for scenario, rows in its[its["profit"].notna()].groupby("scenario", sort=False):
-        of = rows[1:].sort_values("profit", key=abs, ascending=False)[:_NAMED]
+        of = rows[1:][rows["profit"][1:].abs() > 0]
+        of = of.sort_values("profit", key=abs, ascending=False)[:_NAMED]
         parts = [
             f"{n} {_number(p, base, '+')}"
             for n, p in zip(of["unique_id"], of["profit"], strict=True)

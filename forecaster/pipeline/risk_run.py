@@ -101,8 +101,9 @@ def risk(
       has the ticker ``CASH``. Weights are relative to their sum
     - ``level``: the probabilities that losses stay below the value at risk, in percent
     - ``horizon``: numbers of sessions; by default those of 1, 5, 10 and 21 that the model forecasts
-    - ``moves``: what if, by ticker, such as ``{"SPY": -0.05}``: the next session closes so, the
-      others move by their betas of the latest 250 rows, and books are measured again from there
+    - ``moves``: what if, by ticker, such as ``{"SPY": -0.05}``: the next session closes so, and
+      books are measured again from there. An index, which has four fifths of its variance in common
+      with the mean of the others, moves them by their betas of the latest 250 rows
     - ``stress``: past days, ``"2008-10-15"``, or spans, ``"2008-10-01:2008-10-31"``, whose joint
       moves meet the positions of today
     - ``n_paths``, ``seed``: as for :func:`forecaster.simulate`

@@ -1,7 +1,9 @@
 """Moves of today's prices: a next session that has not come, and past sessions once more.
 
-The moves of some series are given. All others are expected to move by their betas to them, by
-least squares on the latest rows (conditional stress tests: Kupiec 1998, Journal of Derivatives 6).
+The moves of some series are given. Where one is an index, all others are expected to move by their
+betas to it, by least squares on the latest rows (conditional stress tests: Kupiec 1998, Journal of
+Derivatives 6). Where it is a stock, the others stay: its large moves are mostly its own, and betas
+to it would move the market by as much.
 """
 
 import dataclasses
@@ -18,6 +20,7 @@ from forecaster.series import Panel, next_times, show_time
 ROWS = 250
 """The latest rows that betas, ranges and volumes are taken from."""
 _ALIKE = 21  # rows with moves of about this size, whose median volume is taken
+_SHARED = 0.8  # share of an index's variance that it has in common with the mean of the others
 _RANGES = {"high": np.maximum, "low": np.minimum}
 
 
@@ -31,25 +34,14 @@ def after_moves(panel: Panel, moves: Mapping[str, float]) -> tuple[Panel, dict[s
     ``moves``: the simple moves of some series of the panel, its market or its peers
     """
     beside = [other for other in (panel.market, panel.peers) if other is not None]
-    now, known = panel.times[-1], dict[str, Float[np.ndarray, " row"]]()
-    times = panel.times[-ROWS - 1 :]
-    for other in (*beside[::-1], panel):
-        known |= dict(zip(other.ids, _changes(other, times), strict=True))
-    if unknown := [name for name in moves if name not in known]:
+    now, times = panel.times[-1], panel.times[-ROWS - 1 :]
+    changes = pd.concat([_changes(other, times) for other in (panel, *beside)], axis=1)
+    changes = changes.loc[:, ~changes.columns.duplicated()]
+    if unknown := [name for name in moves if name not in changes]:
         raise UsageError(f"a move of {listed(unknown)}: none of the series, {listed(panel.ids)}")
-    given = np.log1p([*moves.values()])
-    causes = np.stack([known[name] for name in moves], axis=1)  # (row, cause)
+    moved = _expected(changes, {name: float(np.log1p(move)) for name, move in moves.items()})
     latest = panel.mask[:, -1]
     (then,) = next_times(panel.times[panel.mask[latest][0]], 1, panel.frequency)
-
-    def expected(name: str) -> float:
-        if name in moves:
-            return float(np.log1p(moves[name]))
-        both = np.isfinite(known[name]) & np.isfinite(causes).all(axis=1)
-        x, y = (part[both] - part[both].mean(0) for part in (causes, known[name]))
-        return float(given @ np.linalg.lstsq(x, y)[0]) if both.sum() > len(moves) else 0.0
-
-    moved = {name: expected(name) for name in known}
     made = [_with_row(other, now, then, moved) for other in (panel, *beside)]
     parts = dict(zip([id(other) for other in beside], made[1:], strict=True))
     changed = dataclasses.replace(
@@ -87,13 +79,25 @@ def moves_between(panel: Panel, span: str) -> dict[str, float]:
     return moves
 
 
-def _changes(panel: Panel, times: Shaped[np.ndarray, " row"]) -> Float[np.ndarray, "series change"]:
-    """Return the changes of logarithms between these times; NaN where one of two is unknown."""
-    at = np.searchsorted(panel.times, times)
-    there = (at < len(panel.times)) & (panel.times[np.minimum(at, len(panel.times) - 1)] == times)
-    values = np.full((len(panel.ids), len(times)), np.nan)
-    values[:, there] = np.log(panel.channel(panel.target)[:, at[there]])
-    return np.diff(values, axis=1)
+def _changes(panel: Panel, times: Shaped[np.ndarray, " row"]) -> pd.DataFrame:
+    """Return the changes of logarithms between these times, a column for each series."""
+    levels = np.log(panel.channel(panel.target).T)
+    return pd.DataFrame(levels, panel.times, [*panel.ids]).reindex(times).diff()[1:]
+
+
+def _expected(changes: pd.DataFrame, given: Mapping[str, float]) -> dict[str, float]:
+    """Return the expected change of each series where those of some are given."""
+    causes = [
+        name
+        for name in given
+        if changes[name].corr(changes.drop(columns=name).mean(axis=1)) ** 2 > _SHARED
+    ]
+    moved = dict.fromkeys(map(str, changes), 0.0)
+    for name in moved if causes else ():
+        both = changes[[name, *causes]].dropna()
+        y, *x = (both - both.mean()).to_numpy().T
+        moved[name] = float(np.linalg.lstsq(np.transpose(x), y)[0] @ [given[c] for c in causes])
+    return moved | dict(given)
 
 
 def _with_row(panel: Panel, now: Any, then: Any, moved: Mapping[str, float]) -> Panel:

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "sql:postgresql://me:${PGPASSWORD}@db.example/desk": "sql:sqlite:///desk.db",
     "sql:postgresql://me:${PGPASSWORD}@db/market": "sql:sqlite:///market.db",
     " --ray auto": "",
+    "SPY=-5%": "AAPL=-5%",
 }
 # What makes an example small, by its begin; the last one that fits.
 SMALL = {
@@ -42,6 +43,7 @@ SMALL = {
     "benchmark": ["--members", 2, "--epochs", 1, "--repeats", 1],
     "adjust AAPL --factor": ["--before", SPLIT],
     "predict --all --max-late 0": ["--max-late", 9999],  # the market ended long ago
+    "risk book.csv --horizon": ["--horizon", "1,3"],
 }
 # What has to be done before, by the begin of an example, where the page says so.
 FIT = "fit --tickers AAPL,GE --config small.toml"
@@ -98,6 +100,7 @@ def prepared(tmp_path_factory, settings) -> Path:
     shutil.copy(settings, folder / "small.toml")
     (folder / "sectors.csv").write_text("ticker,group\nAAPL,Tech\nMSFT,Tech\nGE,Other\nFB,Other\n")
     (folder / "portfolios.csv").write_text("ticker,group,weight\nAAPL,mine,10\nGE,mine,5\n")
+    (folder / "book.csv").write_text("ticker,shares\nAAPL,10\nGE,-5\nCASH,100\n")
     market = Market()
     table = pd.concat([market._prices(name) for name in NAMES])
     table = table.rename(columns={"unique_id": "ticker", "ds": "date"})

@@ -145,7 +145,7 @@ def test_the_command_prints_and_writes_and_records_nothing(home, written, tmp_pa
     assert set(frame["scenario"]) == {
         "now", *(f"worst path {rank}" for rank in (1, 2, 3)), "MSFT -5 %", "2024-03-01:2024-03-08",
     }  # fmt: skip
-    assert "VaR after" in done.stdout and "Not recorded" in done.stdout
+    assert "VaR after" in done.stdout and "What if: " in done.stdout
     prices = tmp_path / "prices.csv"
     assert run("export", "--output", prices, "--home", home).exit_code == 0
     close = pd.read_csv(prices).pivot(index="ds", columns="unique_id", values="close")

@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.portfolio import after_moves, moves_between
+from tests import common_market
 from tests.messages import refuses
 
 BETA = {"M": 1.0, "A": 1.5, "B": -0.5, "OLD": 1.0}
@@ -56,6 +57,13 @@ def test_several_moves_and_a_market_beside(panel):
     assert after.market.times[-1] == after.times[-1] and after.market.mask[0, -1]
     with refuses(UsageError):
         after_moves(panel, {"SPY": -0.05})
+
+
+def test_a_stock_moves_alone():
+    panel = common_market.panel(series=12, share=0.1)  # of independent returns
+    after, moved = after_moves(panel, {"S03": -0.1})
+    assert moved == pytest.approx({name: -0.1 * (name == "S03") for name in panel.ids})
+    assert np.isfinite(after.values[:, -1]).all()
 
 
 def test_past_moves_are_those_of_closes(panel):
