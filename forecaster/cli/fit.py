@@ -196,7 +196,7 @@ def _print_summary(fit: "pipeline.SavedFit") -> None:
 def _print_comparison(table: "pd.DataFrame") -> None:
     """Print how well networks and simpler methods forecast the rows held back."""
     units = {"loss": "{:.4f}", "error": "{:.4f}", "coverage": "{:.1%}", "seconds": "{:.1f}"}
-    units = {of: how for of, how in units.items() if table[of].notna().any()}
+    units = {of: how for of, how in units.items() if of in table and table[of].notna().any()}
     rows = [
         [
             str(name),

@@ -14,12 +14,19 @@ COMPONENTS = (*CLASSICAL, "linear", "patterns")
 COMBINATION_COVERAGE = "combination_coverage-80"
 """The column of reports with the share of outcomes in bands of 80 % around the combination."""
 SEASONAL_NAIVE = "seasonal_naive"
+VOLATILITY = "volatility of a month"
+"""What prices are compared with: normal distributions of the volatility of the latest month."""
 _NEARLY_ALL = 0.8  # share of the series for which a forecast must be known to be compared
 
 
 def beside(name: str) -> str:
     """Return the column with the error of a forecast, relative to that of the last value."""
     return f"{name}_beside_naive"
+
+
+def crps_of(name: str) -> str:
+    """Return the column with the score of a forecast of prices, see :func:`comparison`."""
+    return f"crps_{name}"
 
 
 def comparison(report: pd.DataFrame, made: Mapping[str, Any]) -> pd.DataFrame:
@@ -30,8 +37,9 @@ def comparison(report: pd.DataFrame, made: Mapping[str, Any]) -> pd.DataFrame:
     fewer than four in five of these series have is left out, and so is a series that lacks one of
     the others. Networks learned nothing from these rows; components may have seen the first ones.
 
-    - ``loss``: of networks: the mean negative log likelihood, by which training also stops, so that
-      it flatters own networks a little
+    - ``loss``: of prices: the mean CRPS of their logarithms, in percent, over a sample. Of networks
+      of other series: the mean negative log likelihood, by which training also stops, so that it
+      flatters own networks a little
     - ``error``: the mean absolute error over that of the last value, the median over series
     - ``coverage``: the share of outcomes in the model's bands of 80 %, over a sample of all series
       that it forecasts so; of the combination, in bands calibrated on earlier outcomes
@@ -41,6 +49,8 @@ def comparison(report: pd.DataFrame, made: Mapping[str, Any]) -> pd.DataFrame:
     ``report``: of a model, a row per series; ``made``: its provenance
     """
     own = report[FORECAST_BY] == Method.OWN
+    if crps_of(VOLATILITY) in report:
+        return _comparison_of_prices(report, made)
     some = report[own] if own.any() else report
     sampled = some.filter([beside(Method.COMBINATION)]).notna().any(axis=1)
     some = some[sampled] if sampled.any() else some
@@ -69,4 +79,15 @@ def comparison(report: pd.DataFrame, made: Mapping[str, Any]) -> pd.DataFrame:
     order = list(dict.fromkeys([first, *map(str, table.index)]))
     table = table.loc[order, ["loss", "error", "coverage", "seconds"]]
     table.attrs["series"] = len(some)
+    return table
+
+
+def _comparison_of_prices(report: pd.DataFrame, made: Mapping[str, Any]) -> pd.DataFrame:
+    """Return how well the parts of a band forecast: nobody beats the error of the last price."""
+    scores = report.filter(regex=f"^{crps_of('')}").dropna()
+    losses = scores.rename(columns=lambda name: name.removeprefix(crps_of("")))
+    table = pd.DataFrame({"loss": losses.mean(), "coverage": np.nan, "seconds": np.nan})
+    table.loc[table.index[0], "coverage"] = made.get("coverage")
+    table.loc[str(Method.OWN), "seconds"] = made["training_seconds"]
+    table.attrs["series"] = len(scores)
     return table

@@ -8,6 +8,7 @@ from scipy.special import ndtri
 import forecaster as fc
 from forecaster.forecasting.bands.calibration import KNOTS, Calibrated, spread_at_origins
 from forecaster.forecasting.comparing import comparison
+from tests import common_market
 from tests.frames import long
 
 
@@ -74,6 +75,20 @@ def test_every_means_is_compared_on_the_series_with_own_networks():
     }
     assert list(table.index) == list(expected) and table.attrs["series"] == 2
     np.testing.assert_allclose(table, list(expected.values()))
+
+
+def test_the_parts_of_a_band_of_prices_are_scored_alone_and_together():
+    prices = common_market.panel()
+    model = fc.fit(prices, fc.Config(horizon=2, hidden=4, members=1, epochs=3))
+    table = model.comparison
+    assert [*table.index] == ["combination", "own networks", "linear", "volatility of a month"]
+    assert table["loss"].idxmax() == "volatility of a month" and table.attrs["series"] == 12
+    # A move of a normal distribution has a CRPS of 0.56 of its deviation, which is 1.2 % a day.
+    assert (table["loss"] > 0.3).all() and (table["loss"] < 1.5).all()
+    found = table["coverage"].notna().tolist(), table["seconds"].notna().tolist()
+    assert found == ([True, False, False, False], [False, True, False, False])
+    one = fc.fit(prices, fc.Config(horizon=2, hidden=4, members=1, epochs=3, start="independent"))
+    assert [*one.comparison.index] == ["own networks", "volatility of a month"]
 
 
 def test_what_is_known_of_few_series_alone_is_not_compared():

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from forecaster.forecasting.bands.distribution import Distribution, loss_of, said_by
 
@@ -37,6 +37,16 @@ def test_quantiles_have_exactly_that_chance_below_them(parts, score):
     true = by_scipy(*parts)
     chance = true.cdf(quantile) if score < 0 else true.sf(quantile)
     assert chance == pytest.approx(stats.norm.cdf(-abs(score)), rel=1e-6)
+
+
+@pytest.mark.parametrize("parts", ALONE)
+@pytest.mark.parametrize("value", [-9.0, 0.0, 0.7, 4.0])
+def test_the_crps_is_the_integral_of_squared_differences_of_probabilities(parts, value):
+    true = by_scipy(*parts)
+    below, _ = integrate.quad(lambda x: true.cdf(x) ** 2, -np.inf, value, epsabs=1e-10)
+    above, _ = integrate.quad(lambda x: true.sf(x) ** 2, value, np.inf, epsabs=1e-10)
+    (crps,) = distribution(*parts).crps(np.array([value]))
+    assert crps == pytest.approx(below + above, rel=1e-6)
 
 
 def test_networks_are_combined_by_their_quantiles():

@@ -25,15 +25,16 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
-from scipy.special import betainc, gammaincc, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import beta, betainc, gammaincc, gammaln, ndtr, ndtri, stdtr, stdtrit
 
 ByHorizon: TypeAlias = Float[Array, "*batch horizon"]
 
 FARTHEST = 8.0
 """The largest size of a normal score."""
+NORMAL = 1e4
+"""Degrees of freedom of a distribution that is as good as normal."""
 _MIN_DOF = 2.1  # above 2, so that the variance exists
 _AT_START = 3.0  # what is added to the trained constants, which are 0 at first
-_NORMAL = 1e4  # degrees of freedom of a distribution that is as good as normal
 _POISSON = 1 + 1e-6  # ratio of variance to mean up to which counts are Poisson's
 _STEPS = 64  # maximum number in a bisection
 DOF_AT_START = _MIN_DOF + float(np.log1p(np.exp(_AT_START)))
@@ -72,7 +73,7 @@ def loss_of(
     location, log_scale = jnp.split(outputs, 2, axis=-1)
     log_scale = jnp.clip(log_scale, -5, 5)
     dof = _MIN_DOF + jax.nn.softplus(constants + _AT_START)
-    dof = jnp.where(counted, _NORMAL, dof)
+    dof = jnp.where(counted, NORMAL, dof)
     normalise = _log_gamma_ratio(dof / 2) - 0.5 * jnp.log(dof * jnp.pi)
     z = (targets - location) * jnp.exp(-log_scale)
     return log_scale - normalise + 0.5 * (dof + 1) * jnp.log1p(z * z / dof)
@@ -179,6 +180,18 @@ class Distribution:
             rows, base, unit, _ = self.counts
             values[rows] = (smallest_count(ndtr(scores[rows]), *self._moments()) - base) / unit
         return values
+
+    def crps(self, values: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
+        """Return the continuous ranked probability score of outcomes, but of counts.
+
+        Jordan, Krueger & Lerch (2019), Journal of Statistical Software 90, appendix A.
+        """
+        dof, z = self.dof, (values - self.location) / self.scale
+        height = np.exp(gammaln((dof + 1) / 2) - gammaln(dof / 2)) / np.sqrt(dof * np.pi)
+        density = height * (1 + z * z / dof) ** (-(dof + 1) / 2)
+        apart = 2 * np.sqrt(dof) / (dof - 1) * beta(0.5, dof - 0.5) / beta(0.5, dof / 2) ** 2
+        away = z * (2 * stdtr(dof, z) - 1) + 2 * density * (dof + z * z) / (dof - 1)
+        return self.scale * (away - apart)
 
     def probability_above(self, threshold: ArrayLike) -> Float[np.ndarray, "*forecast"]:
         """Return the probability of a value above a threshold."""

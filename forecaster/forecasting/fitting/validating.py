@@ -16,13 +16,15 @@ from forecaster.forecasting.bands.calibration import (
     normal_scores_of,
     spread_at_origins,
 )
-from forecaster.forecasting.bands.distribution import DOF_AT_START, Distribution
+from forecaster.forecasting.bands.distribution import DOF_AT_START, NORMAL, Distribution
 from forecaster.forecasting.bands.drift import growth_of
 from forecaster.forecasting.comparing import (
     COMBINATION_COVERAGE,
     COMPONENTS,
     SEASONAL_NAIVE,
+    VOLATILITY,
     beside,
+    crps_of,
 )
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.methods import Method
@@ -34,6 +36,7 @@ from forecaster.forecasting.predicting.forecast import (
     at_origins,
     distribution_of,
     distributions,
+    with_common,
 )
 from forecaster.series import (
     CommonVolatility,
@@ -143,6 +146,8 @@ def validated(
         scores, median = made.scores(held_back.outcomes), made.quantiles(np.zeros(made.shape))
         errors = held_back.errors(transformed, median, transform.basic_seasons(panel.ids))
         report = networks.report.assign(**errors)
+        if np.isfinite(growth).any():
+            report = report.join(_scores_of_prices(networks, transformed, held_back, growth, panel))
         if transform.name == "combined" and transform.alone is None:
             own = networks.trained
             some = np.flatnonzero(own if own.any() else ~own)
@@ -151,6 +156,43 @@ def validated(
             simpler = _simpler(transform, part, transformed.only(some), held_back.only(some))
             report = report.join(pd.DataFrame(simpler, index=list(part.ids)))
     return dataclasses.replace(networks, report=report), scores
+
+
+def _scores_of_prices(
+    networks: Networks,
+    transformed: Transformed,
+    held_back: HeldBack,
+    growth: Float[np.ndarray, " series"],
+    panel: Panel,
+) -> pd.DataFrame:
+    """Return how well the parts of a band forecast a sample of prices, each alone and together.
+
+    By the continuous ranked probability score of logarithms, in percent.
+    """
+    rows = np.flatnonzero(networks.trained)
+    names = [panel.ids[int(row)] for row in rows]
+    some = sampled_names(names, _COMPARED)
+    rows, names = rows[some], [names[int(row)] for row in some]
+    transformed, held_back = transformed.only(rows), held_back.only(rows)
+    origins, unit = held_back.origins, at_origins(transformed.scale, held_back.origins)
+    params = networks.params_of(rows)
+    own = distribution_of(networks.config, networks.network, params, transformed, origins)
+    own = dataclasses.replace(own, location=np.zeros(own.shape))
+    alone = {str(Method.OWN): own, VOLATILITY: Distribution.unit(own.shape, NORMAL)}
+    if transformed.common is not None:
+        common = at_origins(transformed.common, origins)
+        both = with_common(own.scale, common, transformed.scale_weights)
+        linear = dataclasses.replace(own, scale=np.exp(common))
+        together = dataclasses.replace(own, scale=both)
+        alone = {str(Method.COMBINATION): together, str(Method.OWN): own, "linear": linear} | alone
+    scores = {
+        crps_of(name): 100 * np.nanmean(
+            unit * around_drift(made, growth[rows], transformed, origins).crps(held_back.outcomes),
+            (1, 2),
+        )
+        for name, made in alone.items()
+    }  # fmt: skip
+    return pd.DataFrame(scores, names)
 
 
 def _simpler(
