@@ -168,7 +168,8 @@ def renew(paths: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {RECORDED: folder}
         command = [sys.executable, "-m", "pytest", "-n", "2", "-m", "slow or not slow", *tests]
-        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        # Without a test that provokes one, pytest would run all.
+        code = subprocess.run(command, cwd=ROOT, env=environment).returncode if tests else 0
         heard: Messages = {}
         for part in sorted(Path(folder).iterdir()):
             for line in part.read_text().splitlines():

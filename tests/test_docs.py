@@ -22,6 +22,7 @@ from forecaster.cli import main
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from forecaster.forecasting.config import NETWORKS
 from tests.conftest import blocks, script
+from tests.frames import long
 from tests.test_architecture import FLOORS, PACKAGE, ROOMS
 
 ROOT = Path(__file__).parents[1]
@@ -305,11 +306,9 @@ def test_the_section_on_any_panel_works(tmp_path, monkeypatch):
     days = pd.date_range("2024-01-01", periods=300)
     week = 20 + 5 * np.sin(np.arange(300) * 2 * np.pi / 7)
     noise = np.random.default_rng(0).normal(size=(2, 300))
-    frames = [
-        pd.DataFrame({"unique_id": name, "ds": days, "y": week + values})
-        for name, values in zip(["north", "south"], noise, strict=True)
-    ]
-    pd.concat(frames).to_csv("sales.csv", index=False)
+    long({"north": week + noise[0], "south": week + noise[1]}, days).to_csv(
+        "sales.csv", index=False
+    )
     section, _, totals, clip = blocks(DOCS / "guide" / "panels.md", "python")
     names: dict = {}
     exec(compile(section, "Any panel", "exec"), names)

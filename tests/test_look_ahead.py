@@ -26,6 +26,7 @@ from forecaster.forecasting import FORECAST_BY, KEYS, Method, Part, fit_part
 from forecaster.ingest import open_source
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
 from forecaster.pipeline import DataRequest, evaluate_from_home
+from tests.frames import long
 from tests.markets import SESSIONS, Fault, Market, made_until, market, plant
 from tests.messages import warns
 from tests.slow import rest_slow
@@ -255,10 +256,7 @@ def test_later_rows_do_not_decide_whether_short_prices_have_networks(tmp_path, s
     random, config = np.random.default_rng(5), fc.Config(horizon=2, **settings)
     days = pd.bdate_range("2024-01-02", periods=60)
     closes = 100 * np.exp(random.normal(0, 0.02, (3, len(days))).cumsum(1))
-    prices = pd.concat(
-        pd.DataFrame({"unique_id": f"T{row}", "ds": days, "close": close})
-        for row, close in enumerate(closes)
-    )
+    prices = long({f"T{row}": close for row, close in enumerate(closes)}, days, "close")
     first, last, made = 9, 21, []  # positions of the first cutoff, and of the last of 24 rows
     assert first < last < 24 < config.rows_to_fit < 40
     for rows in (24, 40, 60):

@@ -19,6 +19,7 @@ from forecaster.pipeline import (
 )
 from forecaster.series import Finding
 from tests.conftest import run
+from tests.frames import long
 
 TICKERS = ["AAPL", "BRK-B", "XOM"]
 
@@ -67,10 +68,7 @@ def test_a_series_that_changed_long_ago_is_not_constant(tmp_path):
     moved = np.where(np.arange(400) < 100, 4.0, 5.0)
     rng = np.random.default_rng(0)
     values = {"moved": moved, "still": np.full(400, 5.0), "noise": rng.normal(50, 5, 400)}
-    frame = pd.concat(
-        pd.DataFrame({"unique_id": name, "ds": days, "y": y}) for name, y in values.items()
-    )
-    frame.to_csv(tmp_path / "values.csv", index=False)
+    long(values, days).to_csv(tmp_path / "values.csv", index=False)
     home = Home(tmp_path / "home")
     source = open_source(f"files:{tmp_path / 'values.csv'}")
     fit_to_home(home, DataRequest(source, None), fc.Config(model="theta", horizon=2), 0)

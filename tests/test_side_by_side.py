@@ -11,6 +11,7 @@ import forecaster as fc
 from forecaster.files import Home
 from forecaster.pipeline import train_run as training
 from tests.conftest import error, run
+from tests.frames import long
 
 SERIES, SHARD = 12, 4
 
@@ -19,11 +20,8 @@ SERIES, SHARD = 12, 4
 def source(tmp_path):
     random = np.random.default_rng(0)
     steps = pd.date_range("2020-01-01", periods=30, freq="MS")
-    frames = [
-        pd.DataFrame({"unique_id": f"s{k:02d}", "ds": steps, "y": 50 + random.normal(size=30)})
-        for k in range(SERIES)
-    ]
-    pd.concat(frames).to_csv(tmp_path / "y.csv", index=False)
+    values = {f"s{k:02d}": 50 + random.normal(size=30) for k in range(SERIES)}
+    long(values, steps).to_csv(tmp_path / "y.csv", index=False)
     return f"files:{tmp_path / 'y.csv'}"
 
 

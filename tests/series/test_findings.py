@@ -14,6 +14,7 @@ from forecaster.series import findings_of, say_findings
 from forecaster.series.findings.find import Finding, latest, placeholders, unmatched
 from forecaster.series.findings.latest import of_dates, running
 from tests.conftest import run
+from tests.frames import long
 from tests.messages import refuses, warns
 
 ROWS = 48
@@ -31,14 +32,7 @@ def department(seed: int, amplitude: float = 0.15) -> np.ndarray:
 
 
 def panel_of(series: dict[str, Any], times: Any = MONTHS) -> fc.Panel:
-    return fc.Panel.from_frame(frame_of(series, times))
-
-
-def frame_of(series: dict[str, Any], times: Any = MONTHS) -> pd.DataFrame:
-    return pd.concat(
-        pd.DataFrame({"unique_id": name, "ds": times[-len(values) :], "y": values})
-        for name, values in series.items()
-    )
+    return fc.Panel.from_frame(long(series, times))
 
 
 def found(values, times: Any = MONTHS) -> dict[str, str]:
@@ -112,8 +106,7 @@ def test_the_latest_rows_are_named_where_no_row_before_was_like_them(values, kin
     if kind == "zeros":
         zeros = int((values == 0).sum())
         assert said["zeros"] == f"{zeros} since {MONTHS[-zeros]:%Y-%m-%d}"
-    prices = frame_of({"a": values}, times).rename(columns={"y": "close"})
-    assert not findings_of(fc.Panel.from_frame(prices))
+    assert not findings_of(fc.Panel.from_frame(long({"a": values}, times, "close")))
 
 
 CLEAN = {
@@ -276,7 +269,7 @@ def company() -> pd.DataFrame:
     series["d7"][-3:] = 0
     series["d6"][7] = -9999
     series["y" * 60] = series.pop("d3")
-    return frame_of(series, times)
+    return long(series, times)
 
 
 SAID = {
