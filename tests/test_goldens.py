@@ -28,13 +28,6 @@ def test_forecasts_are_the_committed_ones(name):
     )
 
 
-def test_each_panel_has_a_file_of_both_functions():
-    files = {file.name for file in goldens.GOLDENS.iterdir()}
-    assert files == {goldens.file_of(name).name for name in goldens.CASES}
-    for name in goldens.CASES:
-        assert set(goldens.read(name)["by"]) == {"predict", "cross_validation"}
-
-
 def widened(frame):
     """Make the bands 3 % wider, around the medians."""
     for name in NUMBERS:

@@ -10,7 +10,6 @@ from forecaster.swarm import (
     Batch,
     Supervised,
     Swarm,
-    shuffled_batches,
     supervised,
     use_all_cores,
 )
@@ -34,17 +33,6 @@ def data(examples=5, padded=2, **options):
     x = jnp.arange(examples + padded, dtype=jnp.float32).at[examples:].set(jnp.nan)
     weight = jnp.ones(examples + padded).at[examples:].set(0)
     return Supervised(x, x, weight, **options)
-
-
-@pytest.mark.slow
-def test_a_batch_that_is_not_full_repeats_its_own_examples(key):
-    index, is_example, _ = shuffled_batches(key, jnp.ones(3, bool), 8)
-    counts = np.unique(index, return_counts=True)[1]
-    assert counts.max() - counts.min() == 1 and is_example.sum() == 3
-    valid = jnp.array([True, True, False, True])  # 3 in batches of 2
-    index, _, _ = shuffled_batches(key, valid, 2)
-    assert sorted(index[0].tolist() + index[1, :1].tolist()) == [0, 1, 3]
-    assert index[1, 0] == index[1, 1]
 
 
 @pytest.mark.parametrize("batch_size", [None, 12])
@@ -78,22 +66,6 @@ def test_an_elementwise_loss_is_averaged_over_valid_examples(key):
     loss, gradient = jax.value_and_grad(task.loss)(jnp.float32(2), batch(), key, {})
     np.testing.assert_allclose(loss, np.mean(np.arange(5) ** 2))  # (2x - x)^2
     np.testing.assert_allclose(gradient, np.mean(2 * np.arange(5) ** 2))  # no NaN of the padding
-
-
-def weighted_error(predictions, targets, sample_weight):
-    return (sample_weight * jnp.abs(predictions - targets)).sum() / sample_weight.sum()
-
-
-def measured(model, params, hyperparams, **options):
-    task = supervised(model, optax.squared_error, validated=False,
-                      metrics={"error": weighted_error}, **options)  # fmt: skip
-    assert task.measure is not None
-    return float(task.measure(jnp.float32(params), data(), hyperparams)["error"])
-
-
-def test_metrics_see_neither_padding_nor_rounding_that_the_loss_does_not_see():
-    assert measured(LINEAR, 3, {}) == 4  # |3x - x|; NaN in the padding
-    assert measured(LINEAR, 1.001, {}, compute_dtype=jnp.bfloat16) == 0  # 1.001 is 1
 
 
 @pytest.mark.parametrize(("batch_size", "rows"), [(32, 3), (3, 3), (2, 2), (None, 3)])
