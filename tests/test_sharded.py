@@ -256,11 +256,10 @@ def test_what_is_damaged_is_named(sharded, tmp_path):
         opened.model(["CCC"])
 
 
-@pytest.mark.parametrize("command", ["fit", "evaluate"])
-def test_what_needs_all_series_in_memory_says_so_before_it_takes_them(command, data, tmp_path):
+def test_what_needs_all_series_in_memory_says_so_before_it_takes_them(data, tmp_path):
     (tmp_path / "s.csv").write_text("unique_id,size\n" + "".join(f"{n},1\n" for n in NAMES))
     more = (*fitting(data)[1:], "--static", tmp_path / "s.csv", "--home", tmp_path / "h")
-    message = error(command, *more, "--memory", "4GB", code=2)
+    message = error("fit", *more, "--memory", "4GB", code=2)
     assert "with --future or --static needs all series in memory" in message
     assert not list((tmp_path / "h").glob("unfinished/*/"))
 

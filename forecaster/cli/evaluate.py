@@ -1,14 +1,13 @@
 """``forecaster evaluate`` and ``forecaster report``."""
 
 import dataclasses
-import functools
 from pathlib import Path
 from typing import Any
 
 import click
 
 from forecaster import evaluation as room
-from forecaster import ingest, machine, pipeline
+from forecaster import ingest, pipeline
 from forecaster import report as pages
 from forecaster.cli.fit_options import (
     OF_EVALUATION,
@@ -16,6 +15,7 @@ from forecaster.cli.fit_options import (
     Work,
     config_of,
     data_options,
+    gone_options,
     open_data,
     refuse_others,
     settings_options,
@@ -34,12 +34,11 @@ from forecaster.cli.shared import (
 from forecaster.errors import listed
 from forecaster.files import PAGES, Home, Output, check_output, check_parent
 
-_FOR_PAGES = 0.25  # figures and report are made if the tables take less than this part of memory
-
 
 @click.command()
 @data_options
 @settings_options(OF_EVALUATION)
+@gone_options(memory="all series are in memory together; take fewer, by --tickers")
 @click.option("--windows", "n_windows", type=click.IntRange(1),
               help="Number of cutoffs, the latest possible.  [default: 250, or fewer if series "
               "are short]")  # fmt: skip
@@ -75,7 +74,6 @@ def evaluate(
     output: Path | None,
     overwrite: bool,
     ray: str | None,
-    memory: int | None,
     resume: str | None,
     **given: Any,
 ) -> int:
@@ -83,8 +81,7 @@ def evaluate(
 
     Networks learn only from data up to the first cutoff (with --refit, up to the cutoff at which
     they are trained). Writes forecasts, scores, tests, figures, and a report to open in a browser.
-    Series that do not fit into memory together (--memory) are evaluated in shards, without figures
-    and report if the tables are too large for them.
+    All series have to fit into memory together.
 
     \b
     Examples:
@@ -98,7 +95,7 @@ def evaluate(
         refuse_others(ctx, "resume", "continues with the options given at first", "ray")
         with working("evaluate", ray) as work:
             evaluation = pipeline.resume_evaluation(
-                home, resume or None, executor=work.executor, callbacks=_callbacks(work, None)
+                home, resume or None, executor=work.executor, callbacks=_callbacks(work)
             )
         return _finish(evaluation)
 
@@ -114,32 +111,22 @@ def evaluate(
     )  # fmt: skip
     with working("evaluate", ray) as work:
         evaluation = pipeline.evaluate_from_home(
-            home, request, config, backtest,
-            folder=output, overwrite=overwrite, memory=memory,
-            executor=work.executor, callbacks=_callbacks(work, memory),
+            home, request, config, backtest, folder=output, overwrite=overwrite,
+            executor=work.executor, callbacks=_callbacks(work),
         )  # fmt: skip
     return _finish(evaluation)
 
 
-def _callbacks(work: Work, memory: int | None) -> "pipeline.Callbacks":
+def _callbacks(work: Work) -> "pipeline.Callbacks":
     """Return the callbacks that show progress, and the one that makes pages."""
     torch, forecast = map(work.bar.counting, ("PyTorch", "Forecasting"))
-    made = functools.partial(_write_pages, memory)
     return dataclasses.replace(
-        work.callbacks, on_torch=torch, on_forecast=forecast, on_evaluation=made
+        work.callbacks, on_torch=torch, on_forecast=forecast, on_evaluation=_write_pages
     )
 
 
-def _write_pages(memory: int | None, evaluation: "room.Evaluation") -> None:
-    """Add figures, tables and the report to an evaluation if its tables fit into memory."""
-    need, free = room.bytes_of_tables(evaluation.folder), memory or machine.free_memory()
-    if need >= _FOR_PAGES * free:
-        return say(
-            f"No figures and no report: the tables of {evaluation.summary.series:,} series take "
-            f"about {need / 1e9:.1f} GB in memory; `forecaster report DIR` makes the report on a "
-            f"machine with {need / _FOR_PAGES / 1e9:.0f} GB. The tables are saved as Parquet."
-        )
-    evaluation = room.Evaluation.read(evaluation.folder)
+def _write_pages(evaluation: "room.Evaluation") -> None:
+    """Add figures, tables and the report to an evaluation."""
     pages.write_figures(evaluation)
     pages.write_tables(evaluation)
     pages.build_report(evaluation)
@@ -148,8 +135,7 @@ def _write_pages(memory: int | None, evaluation: "room.Evaluation") -> None:
 def _finish(evaluation: "room.Evaluation") -> int:
     """Print the verdict, and return the exit code."""
     _print_verdict(evaluation)
-    page = evaluation.folder / "report.html"
-    show(f"Report: {page}" if page.exists() else f"Tables: {evaluation.folder}")
+    show(f"Report: {evaluation.folder / 'report.html'}")
     summary = evaluation.summary
     name_stale(summary.provenance.stale or {})
     say_reasons("Skipped {}:", summary.skipped)

@@ -11,6 +11,7 @@ from forecaster.cli.fit_options import (
     cluster,
     config_of,
     data_options,
+    memory_option,
     open_data,
     refuse_others,
     settings_options,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.command()
 @data_options
 @settings_options()
+@memory_option
 @click.option("--tune", is_flag=True, help="Search each series' learning rate, weight "
               "decay and hidden size. Takes several times as long.")  # fmt: skip
 @click.option("--run", metavar="NAME", help="Name of the run.  [default: its time]")

@@ -34,16 +34,17 @@ def open_data(given: Mapping[str, Any]) -> "tuple[pipeline.DataRequest, ingest.M
     return pipeline.DataRequest(source, wanted, *rest), membership
 
 
-_GONE = {
-    "--learn-from": "fit more tickers beside few or young ones, and forecast yours",
-    "--head": "leave it out: networks forecast a Student-t distribution",
-}
+def gone_options(**instead: str) -> Callable[..., Any]:
+    """Return options that are gone, each with what to do in its place, which its error says."""
 
+    def refuse(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            why = f"{option.opts[0]} is gone; {instead[str(option.name)]}"
+            raise click.NoSuchOption(option.opts[0], why, ctx=ctx)
 
-def _refuse_gone(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Say what to do in place of an option of earlier versions."""
-    if value is not None:
-        raise click.NoSuchOption(name := option.opts[0], f"{name} is gone; {_GONE[name]}", ctx=ctx)
+    names = (f"--{name.replace('_', '-')}" for name in instead)
+    hidden = {"hidden": True, "expose_value": False, "callback": refuse}
+    return added(*(click.option(name, **hidden) for name in names))
 
 
 def _flags(value: str) -> tuple[str, ...]:
@@ -66,7 +67,10 @@ data_options = added(
         help="Leave rows with these flags (see `status`) out of training: none, or any of "
         "copied, reversed, unconfirmed, jump, ohlc, frozen, zero_volume.",
     ),
-    *(click.option(name, hidden=True, expose_value=False, callback=_refuse_gone) for name in _GONE),
+    gone_options(
+        learn_from="fit more tickers beside few or young ones, and forecast yours",
+        head="leave it out: networks forecast a Student-t distribution",
+    ),
     covariate_options,
 )
 """The options on the data to learn from, for :func:`open_data`."""
@@ -128,10 +132,12 @@ OF_EVALUATION = list(_SETTINGS)[:8]
 """The settings that ``evaluate`` has as options, too."""
 
 
+memory_option = click.option(
+    "--memory", metavar="SIZE", type=lambda size: pipeline.parse_memory(size),
+    help="Memory to work in, such as 2GB; if the series do not fit into it together, they are "
+    "read, trained and written in shards.  [default: 60 % of free memory]",
+)  # fmt: skip
 _WORKING = (
-    click.option("--memory", metavar="SIZE", type=lambda size: pipeline.parse_memory(size),
-                 help="Memory to work in, such as 2GB; series that do not fit into it together are "
-                 "read, trained and written in shards.  [default: 60 % of free memory]"),
     click.option("--ray", metavar="auto|ADDRESS", help="Train on a Ray cluster: auto, the one that "
                  "this machine belongs to, or HOST:PORT. The networks are the same."),
     click.option("--config", metavar="FILE.toml", help="More settings, in a flat table; options "

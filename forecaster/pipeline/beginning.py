@@ -23,7 +23,7 @@ from forecaster.ingest import (
     normalise,
 )
 from forecaster.machine import check_guarded
-from forecaster.pipeline.budget import portions
+from forecaster.pipeline.budget import check_fits, portions
 from forecaster.series import Date, end_of_day, nearest_time
 from forecaster.storage import (
     EvaluationRequest,
@@ -121,11 +121,10 @@ def begun(
     Arguments as of :func:`forecaster.pipeline.fit_to_home`; ``evaluation``: None for a fit. If the
     block ends by an error, what has progress is kept, and can be taken up by :func:`resumed`.
     """
-    what = "a fit" if evaluation is None else "an evaluation"
-    check_guarded(what)
+    check_guarded("a fit" if evaluation is None else "an evaluation")
     if memory is not None and data.covariates:
         raise UsageError(
-            f"--memory: {what} with --future or --static needs all series in memory, since the "
+            "--memory: a fit with --future or --static needs all series in memory, since the "
             "features of these files are learned from all of them; leave out --memory or the files"
         )
     check_flags(data.mask)
@@ -150,7 +149,9 @@ def begun(
             if not ids:
                 raise NoSeries(arrived.skipped)
         shard, processes = None, 1
-        if not data.covariates:  # features of covariates are learned from all series together
+        if evaluation is not None:
+            check_fits(store, ids, config)
+        elif not data.covariates:  # features of covariates are learned from all series together
             shard, processes = portions(store, ids, config, memory, executor)
         read = ids_to_read(ids, config)
         masked = masked_rows(store, read, data.mask, data.end)

@@ -1,17 +1,12 @@
-"""Read stored series some at a time, for a fit or an evaluation, and learn what they all share.
-
-All blocks of an evaluation are on the time axis of all series, so that they have the same cutoffs.
-"""
+"""Read stored series some at a time, and learn what they all share."""
 
 import contextlib
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
-import numpy as np
 import pandas as pd
-from jaxtyping import Int, Shaped
 
 from forecaster.errors import Kind, NoSeries, Skipped, StoreError
 from forecaster.forecasting import (
@@ -23,23 +18,17 @@ from forecaster.forecasting import (
 )
 from forecaster.ingest import Store, panel_from_store
 from forecaster.series import (
-    ENDS,
     Finding,
     Frequency,
     Layout,
-    OwnEnds,
     Panel,
-    Time,
-    check_market,
     findings_of,
     infer_frequency,
     latest_times,
     most_common,
-    on_axis,
     peers_at,
     say_findings,
     tells_frequency,
-    union_of,
     with_peers,
 )
 from forecaster.storage import FitRequest, ids_to_read
@@ -79,7 +68,8 @@ class Reader:
 
         Raises NoSeries or StoreError if none of them can be read.
         """
-        return self._like_all(self.read(ids))
+        panel = self.read(ids)
+        return dataclasses.replace(panel, frequency=self.frequency or panel.frequency)
 
     def read(self, ids: Sequence[str]) -> Panel:
         """Read all rows of some series. Raises NoSeries or StoreError if none can be read."""
@@ -95,9 +85,6 @@ class Reader:
                 peers = panel_from_store(self.store, self.peers, layout=self.layout, **self.rows)
                 panel = dataclasses.replace(panel, peers=peers)
         return panel.with_indices(market, forecast=ids) if market else panel
-
-    def _like_all(self, panel: Panel) -> Panel:
-        return dataclasses.replace(panel, frequency=self.frequency or panel.frequency)
 
     def with_config(self, config: Config) -> Self:
         """Return a reader for other settings, which may declare no market."""
@@ -119,81 +106,6 @@ class Reader:
                 skipped |= {n: Skipped(Kind.UNREADABLE, detail=why) for n, why in damages.items()}
             else:
                 yield panel
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Past(Reader):
-    """Reads panels of some stored series for an evaluation, as they were known at its cutoffs.
-
-    - ``flags``: rows are not learned from once their flag is known
-    - ``times``: the times of all series
-    - ``own``: whether each series is evaluated at its own end
-    - ``target``: the channel that is forecast
-    - ``lengths``, ``ends``: the number of rows and the latest time of each series
-    - ``cutoff``: what was known then is learned from; None: all rows
-    """
-
-    flags: pd.DataFrame | None
-    times: Shaped[np.ndarray, " time"]
-    own: bool
-    target: str
-    lengths: Int[np.ndarray, " series"]
-    ends: Mapping[str, Any]
-    cutoff: Time | Shaped[np.ndarray, ""] | None = None
-
-    def panel(self, ids: Sequence[str]) -> Panel:
-        """Read some series, without the rows that were known at the cutoff to look wrong."""
-        return super().panel(ids) if self.cutoff is None else self.known(ids).masked()
-
-    def known(self, ids: Sequence[str]) -> Panel:
-        """Read some series up to the cutoff, with the flags that were known then."""
-        assert self.cutoff is not None
-        return self._like_all(self.aligned(ids)[0].until(self.cutoff))
-
-    def aligned(self, ids: Sequence[str]) -> tuple[Panel, OwnEnds | None]:
-        """Read some series; if their ends are aligned, return also how to restore their times.
-
-        Raises NoSeries or StoreError if none of the series can be read.
-        """
-        panel = on_axis(self.read(ids), self.times)
-        if self.flags is not None:
-            panel = panel.with_flags(self.flags)
-        return OwnEnds.align(panel) if self.own else (panel, None)
-
-
-def past_of(reader: Reader, aligned: str, flags: pd.DataFrame | None) -> Past:
-    """Read all series once; return a reader that knows their times and lengths.
-
-    ``aligned``: one of :data:`forecaster.series.ENDS`. Raises NoSeries or StoreError if there is no
-    series.
-    """
-    assert aligned in ENDS
-    skipped: dict[str, Skipped] = dict(reader.request.skipped)
-    axes, rows, target = list[np.ndarray](), list[np.ndarray](), ""
-    firsts, ends, alike = set[object](), dict[str, Any](), dict[tuple[str, ...], None]()
-    for panel in reader.each_shard(skipped):
-        check_market(panel)
-        skipped |= panel.skipped
-        axes = [union_of([*axes, panel.times])]
-        alike[panel.channels] = None
-        rows, target = [*rows, panel.mask.sum(1)], panel.target
-        firsts |= set(panel.times[panel.mask.argmax(1)].tolist())
-        latest = len(panel.times) - 1 - panel.mask[:, ::-1].argmax(1)
-        ends |= dict(zip(panel.ids, panel.times[latest], strict=True))
-    if not axes:
-        raise NoSeries(skipped)
-    layout = _layout_of(reader, alike)
-    if len(alike) > 1:
-        return past_of(dataclasses.replace(reader, layout=layout), aligned, flags)
-    request = dataclasses.replace(reader.request, skipped=skipped)
-    reader = dataclasses.replace(reader, request=request, layout=layout)
-    # Times that only count the rows of each series, see :func:`forecaster.series.aligned_if`.
-    counts = axes[0].dtype.kind != "M" and len(firsts) == 1 and len({*ends.values()}) > 1
-    own = aligned == "own" or (aligned == "auto" and counts and target == "y")
-    return Past(
-        **vars(reader), flags=flags, times=axes[0], own=own, target=target,
-        lengths=np.concatenate(rows), ends=ends,
-    )  # fmt: skip
 
 
 def reader_of_fit(store: Store, request: FitRequest, masked: pd.DataFrame) -> Reader:
@@ -238,16 +150,10 @@ class Scanned(NamedTuple):
         say_findings([one for one in self.findings if one.of_latest == latest], self.series)
 
 
-_R = TypeVar("_R", bound=Reader)
-
-
-def scan(
-    reader: _R, settle: Callable[[Config, str, int], Config] = settled_by_rows
-) -> tuple[_R, Scanned]:
+def scan(reader: Reader) -> tuple[Reader, Scanned]:
     """Read each series once; return the facts, and a reader that knows the layout of all.
 
-    ``settle``: returns the settings without networks if the rows of the longest series are too few
-    for them, else the same; the reader then has them.
+    If the rows of the longest series are too few for networks, the reader has settings without.
 
     Raises NoSeries if none of the series can be learned from. If all series are in memory together,
     nothing has to be read twice.
@@ -255,7 +161,7 @@ def scan(
     config = reader.request.config
     if reader.request.series_per_shard is None:
         panel = reader.panel(reader.request.ids)
-        reader = reader.with_config(settle(config, panel.target, changing_rows(panel)))
+        reader = reader.with_config(settled_by_rows(config, panel.target, changing_rows(panel)))
         panel, request = reader.panel(reader.request.ids), reader.request
         scanned = Scanned(
             list(request.ids), [], int(panel.mask.sum(1).max()), dict(request.skipped),
@@ -265,7 +171,7 @@ def scan(
         reader, scanned = _scan_shards(reader)
         if not scanned.ids:
             target = "y" if "y" in (reader.layout.channels or ()) else "close"
-            reader = reader.with_config(settle(config, target, scanned.steps))
+            reader = reader.with_config(settled_by_rows(config, target, scanned.steps))
             reader, scanned = _scan_shards(reader)
         if not scanned.ids:
             raise NoSeries({**reader.request.skipped, **scanned.skipped})
@@ -273,7 +179,7 @@ def scan(
     return reader, scanned
 
 
-def _scan_shards(reader: _R) -> tuple[_R, Scanned]:
+def _scan_shards(reader: Reader) -> tuple[Reader, Scanned]:
     """Read all shards; return the facts, and a reader that knows what all series share."""
     config, skipped = reader.request.config, dict(reader.request.skipped)
     rows, trained, latest = dict[str, int](), list[str](), dict[str, Any]()

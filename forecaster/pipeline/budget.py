@@ -37,6 +37,23 @@ def parse_memory(text: str) -> int:
     return size
 
 
+def check_fits(store: Store, ids: Sequence[str], config: Config) -> None:
+    """Raise UsageError unless these stored series fit into the free memory together."""
+    steps, channels = _largest(store, ids)
+    need = len(ids) * bytes_of_series(config, steps, channels) + bytes_of_combining(config, steps)
+    if need > (free := free_memory()):
+        raise UsageError(
+            f"{len(ids):,} series, the longest of {steps:,} rows, take up to {need / 1e9:.1f}GB "
+            f"together, and {free / 1e9:.1f}GB is free; take fewer series (--tickers), fewer rows "
+            "(--start), or a machine with more memory"
+        )
+
+
+def _largest(store: Store, ids: Sequence[str]) -> tuple[int, int]:
+    """Return the rows of the longest series, and the channels of the first."""
+    return max(store.index.series[name].rows for name in ids), store.channels(ids[0])
+
+
 def portions(
     store: Store,
     ids: Sequence[str],
@@ -55,7 +72,7 @@ def portions(
     Raises UsageError, with the smallest sufficient memory, if the memory, by default all that is
     free, is too small for a few series, or for the sample from which all series' networks start.
     """
-    steps, channels = max(store.index.series[name].rows for name in ids), store.channels(ids[0])
+    steps, channels = _largest(store, ids)
     each = bytes_of_series(config, steps, channels)
     more = max(0, bytes_of_combining(config, steps) - each)  # of one series at a time
     sample = bytes_of_sample(config, len(ids), steps, channels)

@@ -8,12 +8,19 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.errors import DataError, ModelError
-from forecaster.evaluation import BacktestOptions, Evaluation, check_folder
+from forecaster.evaluation import (
+    BacktestOptions,
+    Evaluation,
+    Provenance,
+    check_folder,
+    evaluate_to_folder,
+)
 from forecaster.files import Home, as_text, atomic, from_text
 from forecaster.forecasting import Config
+from forecaster.ingest import flags_of
 from forecaster.pipeline.beginning import Begun, Callbacks, DataRequest, begun, resumed
-from forecaster.pipeline.measuring import evaluate_shards
-from forecaster.storage import EvaluationRequest
+from forecaster.pipeline.blocks import Reader
+from forecaster.storage import EvaluationRequest, checkpoint_of, ids_to_read
 
 
 def evaluate_from_home(
@@ -24,7 +31,6 @@ def evaluate_from_home(
     *,
     folder: Path | None = None,
     overwrite: bool = False,
-    memory: int | None = None,
     executor: swarm.Executor | None = None,
     callbacks: Callbacks | None = None,
 ) -> Evaluation:
@@ -37,13 +43,12 @@ def evaluate_from_home(
     - ``options``: the options of the evaluation
     - ``folder``: by default a new one under ``home``; an existing folder must hold an evaluation,
       and needs ``overwrite``
-    - ``memory``: bytes to work in; by default a share of the free memory. Series that need more are
-      evaluated in shards, with the same results. The store then stays locked until the end, and the
-      evaluation is read in its short form (:meth:`Evaluation.read`)
     - ``executor``: where networks train and slow baselines run, as for :func:`forecaster.fit`
     - ``callbacks``: see :class:`Callbacks`
 
     An interrupted evaluation is continued by :func:`resume_evaluation`.
+
+    Raises UsageError if the series do not fit into the free memory together.
     """
     options.check(config)
     atomic.sweep(home.evaluations)
@@ -53,7 +58,7 @@ def evaluate_from_home(
     with begun(
         home, data, config, options.seed,
         evaluation=EvaluationRequest(as_text(folder), overwrite, plain),
-        memory=memory, executor=executor, callbacks=callbacks or Callbacks(),
+        executor=executor, callbacks=callbacks or Callbacks(),
     ) as work:  # fmt: skip
         if options.groups:
             options.groups.of(work.unfinished.request.ids)  # raises before the work begins
@@ -83,8 +88,23 @@ def _evaluate(work: Begun) -> Evaluation:
     if asked is None:
         raise ModelError(f"{unfinished.name}: is not an evaluation, although its name says so")
     options = msgspec.convert(asked.options, BacktestOptions, dec_hook=_from_plain)
+    request, calls = unfinished.request, work.callbacks
+    panel = Reader.of(work.store, request, skipped=request.skipped).panel(request.ids)
+    if request.mask:  # rows are not learned from once their flag is known
+        panel = panel.with_flags(flags_of(work.store.flags(), request.mask))
+    provenance = Provenance(
+        source=request.source, mask=request.mask, stale=dict(request.stale),
+        data_sha256=work.store.index.digest(ids_to_read(request.ids, request.config)),
+    )  # fmt: skip
+    work.lock.close()  # all series have been read
     try:
-        evaluation = evaluate_shards(work, asked, options)
+        evaluation = evaluate_to_folder(
+            from_text(asked.folder), panel, request.config, options,
+            overwrite=asked.overwrite, executor=work.executor, provenance=provenance,
+            checkpoints=lambda number: checkpoint_of(unfinished.shard(number)),
+            on_progress=calls.on_training, on_torch=calls.on_torch, on_forecast=calls.on_forecast,
+            finish=calls.on_evaluation,
+        )  # fmt: skip
     except DataError as error:
         if not getattr(error, "lost", ()):
             unfinished.discard()  # the same error would end another try

@@ -42,19 +42,15 @@ WORTH_PROCESSES = 2_000
 """The fewest series for which further processes are started, each of which takes seconds."""
 
 
-def train_shards(
-    reader: Reader, scanned: Scanned, work: Begun, training: int = 0
-) -> list[SavedPart]:
+def train_shards(reader: Reader, scanned: Scanned, work: Begun) -> list[SavedPart]:
     """Fit all shards that are not finished yet; return all shards.
-
-    ``training``: the number of the training, of several of an evaluation
 
     A shard is fitted again if some of its series were lost with their workers. Raises NoSeries if
     no series of any shard can be used.
     """
     request, callbacks = reader.request, work.callbacks
     names = list(shards_of(scanned.ids, request.series_per_shard))
-    folders = [work.unfinished.shard(number, training) for number in range(len(names))]
+    folders = [work.unfinished.shard(number) for number in range(len(names))]
     parts = [read_part(each) for each in folders]
     waiting = [number for number, part in enumerate(parts) if part is None or part.lost]
     common, processes = None, 1

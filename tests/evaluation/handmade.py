@@ -1,7 +1,5 @@
 """Small evaluations made by hand, so that their numbers can be written out in tests."""
 
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +7,6 @@ import numpy as np
 import pandas as pd
 
 from forecaster.evaluation import ALL, Evaluation, Summary
-from forecaster.evaluation.backtest import evaluate as measuring
-from forecaster.evaluation.scores.tables import Tables
 
 SUMMARY: dict[str, Any] = {
     "model": "LSTM",
@@ -116,22 +112,6 @@ def outcomes(
     ]  # fmt: skip
     table = pd.concat(parts, ignore_index=True)
     return table.assign(p_adjusted=2 * table["p_value"])
-
-
-def joined(batches: Sequence[Tables]) -> Tables:
-    """The tables of all series, joined as those of an evaluation are."""
-    tables = measuring.joined(batches)
-    models = list(tables.scores["model"].unique())
-    summary = Summary.from_dict(SUMMARY | {"model": models[-1], "models": models})
-    with tempfile.TemporaryDirectory() as folder:
-        part, whole = Path(folder) / "part", Path(folder) / "whole"
-        part.mkdir()
-        pd.DataFrame({"y": []}).to_parquet(part / "forecasts.parquet")
-        Evaluation(part, *tables, summary).write()
-        measuring.join_parts(
-            whole, {part: summary}, summary.seconds, summary.provenance, {}, {}, overwrite=False
-        )
-        return Tables(*(pd.read_parquet(whole / f"{name}.parquet") for name in Tables._fields))
 
 
 COUNTS: dict[str, Any] = {

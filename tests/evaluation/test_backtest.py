@@ -15,9 +15,9 @@ from forecaster.evaluation import (
     Evaluation,
     caveats,
     comparison,
-    cutoffs_in,
     evaluate_to_folder,
 )
+from forecaster.evaluation.origins.cutoffs import cutoffs_in
 from forecaster.ingest import Membership
 from tests.conftest import error, run
 from tests.messages import refuses

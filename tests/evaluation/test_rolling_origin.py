@@ -9,8 +9,9 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError
-from forecaster.evaluation import BacktestOptions, Origins, cutoffs_in, evaluate_to_folder
+from forecaster.evaluation import BacktestOptions, Origins, evaluate_to_folder
 from forecaster.evaluation.backtest.verdict import caveats
+from forecaster.evaluation.origins.cutoffs import cutoffs_in
 from tests.messages import refuses, warns
 from tests.slow import slow
 

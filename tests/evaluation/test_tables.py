@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
+from forecaster.evaluation.backtest.evaluate import joined
 from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.tables import Tables
-from tests.evaluation.handmade import joined
 
 DAYS = pd.bdate_range("2024-01-01", periods=70)
 

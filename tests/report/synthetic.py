@@ -9,9 +9,10 @@ from scipy import stats
 
 import forecaster as fc
 from forecaster.evaluation import LEVELS, Evaluation, Summary
+from forecaster.evaluation.backtest.evaluate import joined
 from forecaster.evaluation.scores.tables import Tables
 from forecaster.forecasting import bounds_of
-from tests.evaluation.handmade import SUMMARY, joined
+from tests.evaluation.handmade import SUMMARY
 
 
 def synthetic(

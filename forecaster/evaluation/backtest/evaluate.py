@@ -1,14 +1,9 @@
-"""Evaluate a panel: forecast and measure some series at a time, and join the parts on the disk.
-
-An evaluation in one piece has one part. A part is a folder like that of an evaluation, but without
-adjusted p-values, since they depend on all series, and with daily losses as sums of each batch.
-"""
+"""Evaluate a panel: train, then forecast and measure some series at a time."""
 
 import dataclasses
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +24,17 @@ from forecaster.errors import (
     check_whole,
 )
 from forecaster.evaluation.backtest.evaluation import (
-    DAILY,
     FORECASTS,
-    SCORES,
-    SUMMARY,
-    TESTS,
     Evaluation,
     check_folder,
-    stored_schema,
 )
 from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.baselines import Runner, check_available, check_columns, check_torch
-from forecaster.evaluation.origins.cutoffs import usual_windows
+from forecaster.evaluation.origins.cutoffs import cutoffs_in, usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin, write_tables
 from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.tables import TOGETHER, Tables, means_of_sums
-from forecaster.files import as_folder, atomic, open_for_arrow, parquet_groups, read_parquet_file
+from forecaster.files import as_folder, atomic
 from forecaster.forecasting import (
     FORECAST_BY,
     KEYS,
@@ -54,7 +44,14 @@ from forecaster.forecasting import (
     with_declared,
 )
 from forecaster.ingest import Groups, Membership
-from forecaster.series import Panel, aligned_if, default_season, show_time
+from forecaster.series import (
+    Panel,
+    aligned_if,
+    default_season,
+    findings_of,
+    say_findings,
+    show_time,
+)
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 """The bands of an evaluation, in percent: their bounds and the median are the quantiles 5 %, 10 %,
@@ -128,8 +125,12 @@ def evaluate_to_folder(
     *,
     overwrite: bool = False,
     executor: swarm.Executor | None = None,
+    provenance: Provenance | None = None,
+    checkpoints: Callable[[int], swarm.Checkpoint] | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
+    on_torch: Callable[[int, int], None] | None = None,
     on_forecast: Callable[[int, int], None] | None = None,
+    finish: Callable[[Evaluation], None] | None = None,
 ) -> Evaluation:
     """Forecast from a rolling origin by our networks and baselines; score and test the forecasts.
 
@@ -138,8 +139,13 @@ def evaluate_to_folder(
     - ``folder``: a new folder, or an evaluation to ``overwrite``
     - ``config``: settings of our networks and PyTorch's
     - ``executor``: where networks train and slow baselines run
+    - ``provenance``: where the panel comes from; by default unknown
+    - ``checkpoints``: where each training, counted from zero, keeps its state, so that it can be
+      resumed
     - ``on_progress``: called from time to time while our networks train
-    - ``on_forecast(done, total)``: called after series that were forecast
+    - ``on_torch(done, total)``, ``on_forecast(done, total)``: called after series that PyTorch has
+      trained, or that were forecast
+    - ``finish``: adds files to the folder before it appears
 
     Raises UsageError for an unknown baseline or one whose library is not installed, and for groups
     that name other series; DataError when the panel is too short, or when no series belonged to the
@@ -155,39 +161,53 @@ def evaluate_to_folder(
     atomic.make_folder(folder.parent)
     check_columns(options.runner_names, panel.channels)
     groups = options.groups.of(panel.ids) if options.groups else {}
+    known, networks = _trained(panel, config, options, executor, checkpoints, on_progress)
+    torch = None, {}
+    if options.with_torch:
+        sample = torch_sample(networks.parts[0][0].ids, options.torch_sample)
+        torch = by_torch(networks, known.only(sample), options.seed, on_torch)
+    fitting = time.perf_counter() - began
+    runner = Runner(options.runner_names, networks.config, known, LEVELS, executor, torch)
+    with atomic.write_folder(folder, replace=overwrite) as temporary:
+        tables = _measure(temporary / FORECASTS, known, networks, runner, options, on_forecast)
+        networks.warn_of_ended()
+        summary = dataclasses.replace(
+            _summarise(networks, runner, options, tables.scores, fitting, began),
+            groups={name: groups[name] for name in networks.panel.ids if name in groups},
+            provenance=(provenance or Provenance()).stamped(),
+        )
+        Evaluation(temporary, *tables, summary).write()
+        evaluation = Evaluation.read(temporary)
+        if finish:
+            finish(evaluation)
+    return dataclasses.replace(evaluation, folder=folder)
+
+
+def _trained(
+    panel: Panel,
+    config: Config,
+    options: BacktestOptions,
+    executor: swarm.Executor | None,
+    checkpoints: Callable[[int], swarm.Checkpoint] | None,
+    on_progress: Callable[[swarm.Progress], None] | None,
+) -> tuple[Panel, RollingOrigin]:
+    """Return the panel as it was known at the first cutoff, and our networks, trained."""
     config, panel = with_declared(config, panel)
     ends = "common" if options.membership is not None else options.ends
     panel, own = aligned_if(ends, panel)
     windows = options.n_windows or usual_windows(
         panel.mask.sum(1), len(panel.times), panel.target, config, options.step_size
     )
+    first = cutoffs_in(panel.times, config.horizon, windows, options.step_size)[0]
+    known = panel.until(panel.times[first])
+    found = [one for one in findings_of(known.masked()) if not one.of_latest]
+    say_findings(found, len(panel.ids))
     networks = RollingOrigin.fit(
         panel, config, windows, options.step_size, refit=options.refit, level=LEVELS,
-        seed=options.seed, ends="common", executor=executor, on_progress=on_progress,
+        seed=options.seed, ends="common", executor=executor, checkpoints=checkpoints,
+        on_progress=on_progress,
     )  # fmt: skip
-    networks = dataclasses.replace(networks, ends=own)
-    known = panel.until(panel.times[networks.cutoffs[0]])
-    torch = None, {}
-    if options.with_torch:
-        sample = torch_sample(networks.parts[0][0].ids, options.torch_sample)
-        torch = by_torch(networks, known.only(sample), options.seed)
-    fitting = time.perf_counter() - began
-    runner = Runner(options.runner_names, networks.config, known, LEVELS, executor, torch)
-    with tempfile.TemporaryDirectory(prefix=atomic.PREFIX, dir=folder.parent) as temporary:
-        part = Path(temporary) / "part"
-        season = default_season(known.frequency)
-        measured = measure_part(part, networks, runner, options, season, on_forecast=on_forecast)
-        networks.warn_of_ended()
-        seconds = Seconds(
-            training=sum(model.provenance["training_seconds"] for model, _ in networks.parts),
-            fitting=round(fitting, 2),
-            all=round(time.perf_counter() - began, 2),
-        )
-        groups = {name: groups[name] for name in networks.panel.ids if name in groups}
-        return join_parts(
-            folder, {part: measured}, seconds, Provenance().stamped(), groups, {},
-            overwrite=overwrite,
-        )  # fmt: skip
+    return known, dataclasses.replace(networks, ends=own)
 
 
 _LARGEST = 1e30  # value whose forecasts float32 holds, however far they reach
@@ -245,30 +265,20 @@ def by_torch(
     return RollingOrigin(both, ((trained, networks.cutoffs),), networks.level), failed
 
 
-_NO_TABLES = Tables(
-    pd.DataFrame({"unique_id": [], "model": []}), pd.DataFrame(), pd.DataFrame()
-)  # fmt: skip
-
-
-def measure_part(
-    folder: Path,
+def _measure(
+    path: Path,
+    known: Panel,
     networks: RollingOrigin,
     runner: Runner,
     options: BacktestOptions,
-    season: int,
-    *,
-    on_forecast: Callable[[int, int], None] | None = None,
-) -> Summary:
-    """Forecast and measure some series, and write the results, whole or not at all.
+    on_forecast: Callable[[int, int], None] | None,
+) -> Tables:
+    """Write the forecasts of all series into a file, batch by batch; return their tables.
 
-    - ``folder``: replaces what is there
-    - ``season``: steps in the season of most series at the first cutoff
-    - ``on_forecast(done, total)``: called after each batch of series
-
-    Returns the summary of the part. Raises WriteError when it cannot be written.
+    Raises DataError where there is no forecast.
     """
     batches, number = list[Tables](), number_type(networks.panel)
-    first = networks.panel.times[networks.cutoffs[0]]
+    first, season = known.times[-1], default_season(known.frequency)
 
     def made() -> Iterator[pa.Table]:
         done = 0
@@ -276,10 +286,8 @@ def measure_part(
             done += len(panel.ids)
             if frame.empty:
                 continue
-            tables = Tables.of_batch(
-                frame, panel, networks.config.column, options.step_size, first, season
-            )
-            batches.append(tables)
+            column = networks.config.column
+            batches.append(Tables.of_batch(frame, panel, column, options.step_size, first, season))
             if on_forecast:
                 on_forecast(done, len(networks.panel.ids))
             numbers = frame.columns[len(KEYS) :].drop(FORECAST_BY, errors="ignore")
@@ -287,23 +295,34 @@ def measure_part(
             stored = stored if networks.ends is None else networks.ends.restored(stored)
             yield pa.Table.from_pandas(stored, preserve_index=False)
 
-    with atomic.write_folder(folder, replace=True) as temporary:
-        write_tables(temporary / FORECASTS, made())
-        tables = joined(batches or [_NO_TABLES])
-        summary = _summarise(networks, runner, options, tables.scores)
-        Evaluation(temporary, *tables, summary).write()
-    return summary
+    write_tables(path, made())
+    if not any(len(tables.scores) for tables in batches):
+        raise DataError("no series belonged to the universe at any cutoff; look at its file")
+    return joined(batches)
 
 
 def joined(batches: Sequence[Tables]) -> Tables:
-    """Return the tables of batches one below the other."""
-    return Tables(*(pd.concat(some, ignore_index=True) for some in zip(*batches, strict=True)))
+    """Return the tables of all series from those of batches, with adjusted p-values."""
+    scores, tests, daily = (
+        pd.concat(some, ignore_index=True) for some in zip(*batches, strict=True)
+    )
+    p_values = tests.groupby(list(TOGETHER))["p_value"]
+    adjusted = tests.assign(p_adjusted=p_values.transform(significance.false_discovery))
+    return Tables(scores, adjusted, means_of_sums(daily))
 
 
 def _summarise(
-    networks: RollingOrigin, runner: Runner, options: BacktestOptions, scores: pd.DataFrame
+    networks: RollingOrigin,
+    runner: Runner,
+    options: BacktestOptions,
+    scores: pd.DataFrame,
+    fitting: float,
+    began: float,
 ) -> Summary:
-    """Return the summary of a part, without the fields that depend on all parts."""
+    """Return the summary without groups and provenance.
+
+    ``fitting``: seconds until all were trained; ``began``: when the evaluation began
+    """
     panel, cutoffs, torch = networks.panel, networks.panel.times[networks.cutoffs], runner.torch
     first, last = show_time(cutoffs[0]), show_time(cutoffs[-1])
     # Series without scores are not observed at and after a cutoff, or are no members then.
@@ -339,90 +358,12 @@ def _summarise(
         own_ends=True if networks.ends else None,
         torch_series=len(torch.panel.ids) if torch is not None else None,
         seconds=Seconds(
+            training=sum(model.provenance["training_seconds"] for model, _ in networks.parts),
+            fitting=round(fitting, 2),
+            all=round(time.perf_counter() - began, 2),
             torch=round(torch.parts[0][0].provenance["training_seconds"], 2) if torch else None,
             baselines={name: round(s, 2) for name, s in runner.seconds.items()},
         ),
         provenance=Provenance(),
         forecast_by={method: methods[method] for method in Method if methods[method]},
     )
-
-
-def join_parts(
-    folder: Path,
-    parts: Mapping[Path, Summary],
-    seconds: Seconds,
-    provenance: Provenance,
-    groups: Mapping[str, str],
-    skipped: Mapping[str, Skipped],
-    *,
-    overwrite: bool,
-    in_short: bool = False,
-    finish: Callable[[Evaluation], None] | None = None,
-) -> Evaluation:
-    """Write an evaluation from its parts, whole or not at all.
-
-    - ``parts``: in order, each with its summary. All p-values are in memory, and of everything else
-      that of one part
-    - ``seconds``: without those that the parts know
-    - ``skipped``: series that are in no part, with the reason
-    - ``in_short``: as for :meth:`Evaluation.read`
-    - ``finish``: adds files to the folder before it appears
-
-    Raises DataError where no part has a forecast.
-    """
-    summary = _summary_of_parts(list(parts.values()), seconds)
-    summary = dataclasses.replace(
-        summary, provenance=provenance, groups=groups, skipped={**skipped, **summary.skipped}
-    )
-    full = [path for path, part in parts.items() if part.series]
-    forecasts = (group for path in full for group in parquet_groups(path / FORECASTS))
-    schemas = [stored_schema(path / FORECASTS) for path in full]
-    widest = pa.unify_schemas(schemas, promote_options="permissive")  # see `number_type`
-    with atomic.write_folder(folder, replace=overwrite) as temporary:
-        write_tables(temporary / FORECASTS, forecasts, widest)
-        write_tables(temporary / SCORES, (read_parquet_file(path / SCORES) for path in full))
-        write_tables(temporary / TESTS, _adjusted(full))
-        daily = pd.concat([read_parquet_file(path / DAILY).to_pandas() for path in full])
-        with open_for_arrow(temporary / DAILY, "wb") as file:
-            means_of_sums(daily).to_parquet(file, index=False)
-        summary.write(temporary / SUMMARY)
-        evaluation = Evaluation.read(temporary, in_short=in_short)
-        if finish:
-            finish(evaluation)
-    return dataclasses.replace(evaluation, folder=folder)
-
-
-def _summary_of_parts(parts: Sequence[Summary], seconds: Seconds) -> Summary:
-    """Return the summary of all parts together."""
-    full = [part for part in parts if part.series]
-    if not full:
-        raise DataError("no series belonged to the universe at any cutoff; look at its file")
-    failed: dict[str, dict[str, str]] = {}
-    methods, baselines = Counter[Method](), Counter[str]()
-    for part in parts:
-        for name, reasons in part.failed.items():
-            failed.setdefault(name, {}).update(reasons)
-        methods.update(part.forecast_by)
-        baselines.update(part.seconds.baselines)
-    rounded = {name: round(total, 2) for name, total in baselines.items()}
-    return dataclasses.replace(
-        full[0],
-        models=tuple(dict.fromkeys(name for part in full for name in part.models)),
-        series=sum(part.series for part in full),
-        skipped={name: why for part in parts for name, why in part.skipped.items()},
-        failed=failed,
-        forecast_by=dict(methods),
-        seconds=dataclasses.replace(seconds, torch=full[0].seconds.torch, baselines=rounded),
-    )
-
-
-def _adjusted(parts: Sequence[Path]) -> Iterator[pa.Table]:
-    """Yield the tests of each part, with p-values adjusted over the series of all parts."""
-    needed = [read_parquet_file(part / TESTS, [*TOGETHER, "p_value"]) for part in parts]
-    p_values = pa.concat_tables(needed).to_pandas(categories=["test", "model"])
-    by_test = p_values.groupby(list(TOGETHER), observed=True)["p_value"]
-    adjusted = by_test.transform(significance.false_discovery).to_numpy()
-    for part in parts:
-        table = read_parquet_file(part / TESTS)
-        yield table.append_column("p_adjusted", pa.array(adjusted[: len(table)]))
-        adjusted = adjusted[len(table) :]

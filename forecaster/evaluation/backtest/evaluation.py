@@ -10,28 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forecaster.errors import DataError, UsageError, check_whole, listed, printable, wrong_argument
 from forecaster.evaluation.backtest.summary import Summary
-from forecaster.evaluation.scores.scores import DRIFTLESS
 from forecaster.evaluation.scores.tables import ALL
 from forecaster.files import open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import KEYS
 from forecaster.series import as_html, as_text, names_in_short
 
-FORECASTS = "forecasts.parquet"
-SCORES, TESTS, DAILY, SUMMARY = (
-    "scores.parquet", "tests.parquet", "daily.parquet", "summary.json",
-)  # fmt: skip
+FORECASTS, SUMMARY = "forecasts.parquet", "summary.json"
+_TABLES = "scores.parquet", "tests.parquet", "daily.parquet"
 _ENOUGH = 0.9  # of the series must have ratios of errors, for means of these to be quoted
-_QUOTED = {
-    "unique_id", "horizon", "model", "mae", "crps", DRIFTLESS, "rmse", "coverage-80", "coverage-95",
-}  # fmt: skip
-"""The columns of scores that sentences quote."""
-_BYTES = {SCORES: 500, TESTS: 250, FORECASTS: 100}  # bytes of memory for a row while a page is made
-_REQUIRED = {FORECASTS, SCORES, TESTS, DAILY, SUMMARY}
+_REQUIRED = {FORECASTS, *_TABLES, SUMMARY}
 _ADDED = {"figures", "report.html", "comparison.csv", "coverage.csv", "groups.csv"}
 
 
@@ -69,24 +60,18 @@ class Evaluation:
         return f"Evaluation of {summary.series:,} series", facts
 
     @staticmethod
-    def read(folder: Path, *, in_short: bool = False) -> "Evaluation":
+    def read(folder: Path) -> "Evaluation":
         """Read the evaluation in a folder.
-
-        ``in_short``: read only the rows and columns that :func:`forecaster.evaluation.verdict`
-        uses, a fraction of the tables.
 
         Raises UsageError when there is none, DataError when it cannot be read.
         """
         try:
-            summary, quoted = Summary.read(folder / SUMMARY), None
+            summary = Summary.read(folder / SUMMARY)
             summary.check_hashes(folder)
-            if in_short:
-                names = stored_schema(folder / SCORES).names
-                quoted = [name for name in names if name in _QUOTED]
-            scores, daily = _read(folder / SCORES, quoted), _read(folder / DAILY)
-            tests = _together(folder / TESTS) if in_short else _read(folder / TESTS)
+            tables = (read_parquet_file(folder / name).to_pandas() for name in _TABLES)
+            scores, tests, daily = tables
             if set(scores["model"]) != set(summary.models):
-                raise ValueError(f"{SUMMARY} and {SCORES} name other models")
+                raise ValueError(f"{SUMMARY} and {_TABLES[0]} name other models")
         except FileNotFoundError as error:
             raise UsageError(
                 f"{folder} holds no evaluation: {Path(error.filename or SUMMARY).name} is "
@@ -100,8 +85,7 @@ class Evaluation:
 
     def write(self) -> None:
         """Write the tables and the summary, but not the forecasts, into the folder."""
-        tables = {SCORES: self.scores, TESTS: self.tests, DAILY: self.daily}
-        for name, table in tables.items():
+        for name, table in zip(_TABLES, (self.scores, self.tests, self.daily), strict=True):
             with open_for_arrow(self.folder / name, "wb") as file:
                 table.to_parquet(file, index=False)
         self.summary.write(self.folder / SUMMARY)
@@ -160,8 +144,8 @@ class Evaluation:
     @property
     def columns(self) -> list[str]:
         """The columns of the stored forecasts."""
-        with self._read_forecasts():
-            return stored_schema(self.folder / FORECASTS).names
+        with self._read_forecasts(), open_for_arrow(self.folder / FORECASTS) as file:
+            return pq.read_schema(file).names
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """Yield what :meth:`forecasts` returns, some series at a time, to save memory."""
@@ -204,31 +188,6 @@ def check_asked(evaluation: Evaluation, horizon: object, *scores: object) -> Non
     for score in scores:
         if not isinstance(score, str) or score not in numbers:
             raise wrong_argument("score", score, f"one of {listed(numbers)}")
-
-
-def bytes_of_tables(folder: Path) -> int:
-    """Estimate the bytes of memory that the tables of an evaluation take while a page is made."""
-    total = 0
-    for name, each in _BYTES.items():
-        with open_for_arrow(folder / name) as file:
-            total += pq.read_metadata(file).num_rows * each
-    return total
-
-
-def stored_schema(path: Path) -> pa.Schema:
-    """Return the columns of a file, and their types."""
-    with open_for_arrow(path) as file:
-        return pq.read_schema(file)
-
-
-def _read(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
-    return read_parquet_file(path, columns).to_pandas()
-
-
-def _together(path: Path) -> pd.DataFrame:
-    """Read the tests of all steps ahead together, which are a fraction of all tests."""
-    groups = [table.to_pandas() for table in parquet_groups(path)]
-    return pd.concat([group[group["horizon"] == 0] for group in groups], ignore_index=True)
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:

@@ -111,7 +111,7 @@ class Summary:
 
     model: str
     models: tuple[str, ...]
-    series: Annotated[int, Meta(ge=0, le=_MOST)]  # a part may have no scores
+    series: _Count
     cutoffs: _Count
     step_size: _Count
     horizon: _Count
@@ -167,7 +167,7 @@ class Summary:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a model without scores."""
-        if self.series and self.model not in self.models:
+        if self.model not in self.models:
             raise ValueError(f"model: {reprlib.repr(self.model)} is none of the models")
 
     def write(self, path: Path) -> None:

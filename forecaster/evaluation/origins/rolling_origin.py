@@ -177,12 +177,14 @@ class RollingOrigin:
         ends: str = "auto",
         network: OwnNetwork | None = None,
         executor: swarm.Executor | None = None,
+        checkpoints: Callable[[int], swarm.Checkpoint] | None = None,
         on_progress: Callable[[swarm.Progress], None] | None = None,
         **columns: Unpack[ColumnOptions],
     ) -> "RollingOrigin":
         """Train networks on the data known at the first cutoff, or at several.
 
         - ``executor``: where networks train, as for :func:`forecaster.fit`
+        - ``checkpoints``: where each training, counted from zero, keeps its state
         - all others: as for :func:`cross_validation`
         """
         panel = as_panel(panel, **columns)
@@ -198,12 +200,13 @@ class RollingOrigin:
         if settled is not config:  # by the last value, without a market
             config, panel = settled, dataclasses.replace(panel, market=None)
         parts = []
-        for group in groups_of(cutoffs, refit=refit):
+        for number, group in enumerate(groups_of(cutoffs, refit=refit)):
             known = panel.until(panel.times[group[0]])
             with advised_of_windows(n_windows):
                 part = fit_part(
-                    known, config, seed, network=network, executor=executor, on_progress=on_progress
-                )
+                    known, config, seed, network=network, executor=executor,
+                    checkpoint=checkpoints and checkpoints(number), on_progress=on_progress,
+                )  # fmt: skip
             parts.append((part.model, group))
         return RollingOrigin.of_models(panel, parts, levels, own)
 

@@ -2,9 +2,8 @@
 
 unfinished/<name>/request.json        data, settings, seed, and versions that the bits depend on
 unfinished/<name>/shards/             finished shards, see forecaster.storage.unfinished.parts
-unfinished/<name>/shards/*.checkpoint*  state of the networks of a shard in training
-unfinished/<name>/shards-1/           those of an evaluation's next training, and so on
-unfinished/<name>/measured-0000/      measured series of a running evaluation, and so on
+unfinished/<name>/shards/*.checkpoint*  state of the networks of a shard, or of each training of an
+                                      evaluation
 unfinished/<name>/.lock               held by the process that trains
 
 A folder counts as an unfinished fit from the moment it has a request until its run is saved. Its
@@ -159,7 +158,7 @@ class UnfinishedFit:
         return bool(self._kept())
 
     def _kept(self) -> list[Path]:
-        """Return the checkpoints and the finished shards, of an evaluation's first training."""
+        """Return the checkpoints and the finished shards."""
         return [*self.folder.glob(f"{SHARDS}/[!.]*")]
 
     def masked_rows(self, store: Store) -> pd.DataFrame:
@@ -182,9 +181,9 @@ class UnfinishedFit:
             )
         return masked
 
-    def shard(self, number: int, training: int = 0) -> Path:
-        """Return the folder of a shard of one of several trainings."""
-        return self.folder / (f"{SHARDS}-{training}" if training else SHARDS) / shard_name(number)
+    def shard(self, number: int) -> Path:
+        """Return the folder of a shard, or of one of several trainings of an evaluation."""
+        return self.folder / SHARDS / shard_name(number)
 
     def discard(self) -> None:
         """Remove the fit, once its model is saved or another try would end the same way."""
