@@ -69,12 +69,8 @@ def explained(
     if frame is None:
         raise ModelError(f"{', '.join(ids[:5])}: no forecast can be made, so none is explained")
     known = panel.masked(forecasting=True).only([*ids])
-    counted = set(frame.loc[frame["factor"] == "mean", "unique_id"])
-    seen = {
-        name: _seen(values, times)
-        for name, (values, times) in zip(known.ids, known.rows(), strict=True)
-        if name in counted
-    }
+    each = map(_seen, known.rows()) if known.target == "y" else ()
+    seen = dict(zip(known.ids, each, strict=False))
     alone = Explanation(frame, level, step, seen=seen, notes=tuple(notes))
     if before is None:
         return alone
@@ -102,22 +98,16 @@ def _factors_of(
     return factors_of(model, panel.only(some), level) if some else None
 
 
-def _seen(values: np.ndarray, times: np.ndarray) -> str:
-    """Return what the latest rows of counts have been, in words."""
-    days = (
-        np.median(np.diff(times[-_ROWS:])) / np.timedelta64(1, "D")
-        if len(times) > 1 and times.dtype.kind == "M"
-        else 0
-    )
-    rows = {1: "days", 7: "weeks", 30: "months", 31: "months"}.get(int(days), "rows")
-    values = values[-_ROWS:]
-    some = values[values > 0]
-    if len(some) in (0, len(values)):
-        return f"in the last {len(values)} {rows} it was {values.min():.4g} to {values.max():.4g}"
-    least, most = some.min(), some.max()
-    otherwise = f"{least:.4g} to {most:.4g}" if least < most else f"{most:.4g}"
-    nothing = f"{len(values) - len(some)} of the last {len(values)} {rows}"
-    return f"in {nothing} it was 0, otherwise {otherwise}"
+def _seen(rows: tuple[np.ndarray, np.ndarray]) -> str:
+    """Return what the latest rows of counts have been, in words; ``rows``: values and times."""
+    values, times = (part[-_ROWS:] for part in rows)
+    dated = len(times) > 1 and times.dtype.kind == "M"
+    days = int(np.median(np.diff(times)) / np.timedelta64(1, "D")) if dated else 0
+    each = {1: "days", 7: "weeks", 30: "months", 31: "months"}.get(days, "rows")
+    some = values[values != 0]
+    said = f"in {len(values) - len(some)} of the last {len(values)} {each} it was 0"
+    ends = sorted({some.min(), some.max()}) if len(some) else []
+    return f"{said}, otherwise {' to '.join(f'{end:.4g}' for end in ends)}" if ends else said
 
 
 def _moves(panel: Panel, since: object) -> Iterator[tuple[str, Move]]:

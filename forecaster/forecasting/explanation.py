@@ -157,12 +157,12 @@ class Explanation:
     def _counts(self, name: str, made: Any) -> str:
         """Return what counts have been, and are expected to be, in words."""
         value, said = made["value"], f"{self.seen[name]}: " if name in self.seen else ""
-        said += f"the median is {value['median']:.4g}, the mean {value['mean']:.3g}"
+        said += f"the median is {value['median']:.4g} (band {value['low']:.4g} to "
+        said += f"{value['high']:.4g}), the mean {value['mean']:.3g}"
         change = made.loc["mean", "change"] if "change" in made else 0.0
         if abs(change) >= _SMALL * value["mean"]:  # False for NaN
             said += self._otherwise(change)
-        said += f", and the chance of more than 0 is {_percent(value['chance of any'])}; "
-        return f"{said}a band of {value['low']:.4g} to {value['high']:.4g}, "
+        return f"{said}, and the chance of more than 0 is {_percent(value['chance of any'])}; "
 
     def _otherwise(self, change: float) -> str:
         way = "higher" if change > 0 else "lower"

@@ -339,7 +339,7 @@ def with_beside(
     """
     if panel.target == "y" or panel.times.dtype.kind != "M":
         return made
-    rows = list[dict[str, object]]()
+    rows = list[tuple[str, str, float, float]]()
     known = dict(zip(panel.ids, panel.rows(), strict=True))
     now = made.frame[made.frame["step"] == made.step].set_index("unique_id")
     widths = now.loc[(now["of"] == "band") & (now["factor"] == "total"), "value"]
@@ -356,14 +356,9 @@ def with_beside(
         if implied and name in implied:
             deviation = implied[name] / 100 * years**0.5
             said["implied"] = normal * deviation, deviation
-        rows += [
-            {
-                "unique_id": name, "name": who, "width": width,
-                "a_year": 100 * deviation / years**0.5,
-            }
-            for who, (width, deviation) in said.items()
-        ]  # fmt: skip
-    return dataclasses.replace(made, beside=pd.DataFrame(rows))
+        rows += [(name, who, by, 100 * one / years**0.5) for who, (by, one) in said.items()]
+    beside = pd.DataFrame(rows, columns=["unique_id", "name", "width", "a_year"])
+    return dataclasses.replace(made, beside=beside)
 
 
 def _by_other(

@@ -138,7 +138,7 @@ def test_a_median_in_units_is_compared_with_the_earlier_one_of_the_same_day():
         f"s1: in {none} of the last {len(values)} days it was 0, otherwise 1 to "
     )
     chance = made.frame.query("factor == 'chance of any'").set_index("step")["value"]
-    assert f"the chance of more than 0 is {100 * chance[1]:.0f} %; a band of " in said
+    assert f"the chance of more than 0 is {100 * chance[1]:.0f} %; the 80 % band is " in said
     middle = made.frame.query("of == 'forecast' and factor == 'median'").set_index("step")["value"]
     assert ((middle > 0) == (chance > 0.5)).all()
 
@@ -254,6 +254,7 @@ def test_volatility_a_year_depends_on_no_level(prices):
     model, panel = prices
     made = [fc.explain(model, panel, "s01", level=level).beside for level in (50, 80, 95)]
     for one in made:
+        assert one is not None and made[0] is not None
         pd.testing.assert_series_equal(one["a_year"], made[0]["a_year"], rtol=1e-9)
         assert (one.dropna().shape[0] == 4) and (one["width"] >= made[0]["width"]).all()
 
