@@ -371,7 +371,8 @@ def _by_other(
     """
     shares = np.array([0.5 - made.level / 200, 0.5 + made.level / 200, *ONE_DEVIATION])
     squares = np.square(np.diff(np.log(values), prepend=np.nan))
-    job = baselines.Job(values, np.array([len(values) - 1]), made.step, shares, 1, variance=squares)
+    origin = np.array([len(values) - 1])
+    job = baselines.Job(values, origin, made.step, shares, 1, variance=squares)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

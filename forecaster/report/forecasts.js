@@ -111,7 +111,7 @@ function why(id, n) {
   const factors = own.map(([name, usual, rank, by]) => [name, usual === null ? "" : usual.toFixed(2), percent(rank), ...(since ? [change(by)] : [])]);
   const table = numberTable({ caption: `Factors of the band of ${id}`, head: ["factor", "\u00d7 usual", "percentile", ...(since ? ["change"] : [])], rows: factors });
   table.classList.add("factors");
-  const legend = `The factors multiply to the total. \u00d7 usual: over the usual size of the last year; percentile: how many of 100 sizes of that year are smaller${since ? `; change: of the band through it since ${since}` : ""}.`;
+  const legend = `\u00d7 usual: each over its own usual size of the last year, so they need not multiply to that of the total; percentile: how many of 100 sizes of that year are smaller${since ? `; change: of the band through it since ${since}` : ""}.`;
   const bar = made("p", "bar"), label = made("label", "", "Steps ahead "), list = made("select");
   data.steps.forEach((step, k) => list.append(new Option(step, k, false, k === state.why)));
   list.addEventListener("change", () => { state.why = Number(list.value); drawOne(id); box("one").querySelector(".bar select").focus(); });
