@@ -83,11 +83,11 @@ def risk(
     model: Model,
     panel: Panel | Table,
     book: Any,
-    level: Sequence[float] = LEVELS,
-    horizon: Sequence[int] | None = None,
+    level: Sequence[float] | float = LEVELS,
+    horizon: Sequence[int] | int | None = None,
     *,
     moves: Mapping[str, float] | None = None,
-    stress: Sequence[str] = (),
+    stress: Sequence[str] | str = (),
     n_paths: int = PATHS,
     seed: int = 0,
     history: Panel | None = None,
@@ -133,20 +133,22 @@ def risk(
     holdings = [Holding.of(one, futures) for one in books]
     problems = _problems(holdings, reasons, part)
     frames = [one.risk(futures, levels) for one in holdings]
+    profits: dict[str, dict[str, float]] = {}
     if moves:
-        after, on_it = after_moves(part, moves)
+        scenario = ", ".join(f"{name} {100 * move:+.4g} %" for name, move in moves.items())
+        after, profits[scenario] = after_moves(part, moves)
         with warnings.catch_warnings():  # all has been said of today
             warnings.simplefilter("ignore", ForecasterWarning)
             then = _futures(*prepared(model, after), n_paths, seed, steps)
-        name = ", ".join(f"{name} {100 * move:+.4g} %" for name, move in moves.items())
-        frames += [one.moved(on_it, name) for one in holdings]
-        frames += [one.risk(then, levels, name) for one in holdings]
-    for span in stress:
-        moved = moves_between((history or panel).masked(forecasting=True), span)
-        frames += [one.moved(moved, span) for one in holdings]
+        frames += [one.risk(then, levels, scenario) for one in holdings]
+    past = (history or panel).masked(forecasting=True)
+    for span in [stress] if isinstance(stress, str) else stress:
+        profits[span] = moves_between(past, span)
+    for scenario, moved in profits.items():
+        frames += [one.moved(moved, scenario) for one in holdings]
         lacking = {name for one in holdings for name in one.ids} - moved.keys()
-        why = "no session then and one before; left out of the total of that stress"
-        problems |= {f"{name}, {span}": why for name in sorted(lacking)}
+        why = "no session then and one before; left out of the total of that scenario"
+        problems |= {f"{name}, {scenario}": why for name in sorted(lacking)}
     base = {one.book.name: one.base for one in holdings}
     until = dict(zip(steps, futures.until, strict=True))
     return Risk(pd.concat(frames, ignore_index=True), base, problems, until, futures.origins,
@@ -207,10 +209,11 @@ def _tickers(books: Sequence[Book]) -> list[str]:
     return [*dict.fromkeys(name for one in books for name in one.amounts)]
 
 
-def _steps(horizon: Sequence[int] | None, longest: int) -> list[int]:
+def _steps(horizon: Sequence[int] | int | None, longest: int) -> list[int]:
     """Return the steps ahead to measure, in order. Raises UsageError for one beyond the model."""
     if horizon is None:
         return [step for step in HORIZONS if step <= longest]
+    horizon = horizon if isinstance(horizon, Sequence) else [horizon]
     for step in horizon:
         check_whole("horizon", step, 1)
     if not horizon or max(horizon) > longest:

@@ -33,6 +33,9 @@ def after_moves(panel: Panel, moves: Mapping[str, float]) -> tuple[Panel, dict[s
 
     ``moves``: the simple moves of some series of the panel, its market or its peers
     """
+    for name, move in moves.items():
+        if not -1 < move < np.inf:
+            raise wrong_argument(f"moves: {name}", move, "a number above -1, such as -0.05: -5 %")
     beside = [other for other in (panel.market, panel.peers) if other is not None]
     now, times = panel.times[-1], panel.times[-ROWS - 1 :]
     changes = pd.concat([_changes(other, times) for other in (panel, *beside)], axis=1)

@@ -95,10 +95,11 @@ def test_positions_that_cannot_be_measured_are_named_and_left_out(model, panel):
     [
         (book(NONE=1), {}, ModelError),
         (book(AAPL=1), {"horizon": [1, 4]}, UsageError),
-        (book(AAPL=1), {"horizon": [0]}, UsageError),
+        (book(AAPL=1), {"horizon": 0}, UsageError),
         (book(AAPL=1), {"level": [99.99]}, UsageError),
         (book(AAPL=1), {"moves": {"SPY": -0.05}}, UsageError),
-        (book(AAPL=1), {"stress": ["2008-10-15"]}, UsageError),
+        (book(AAPL=1), {"moves": {"AAPL": -5}}, UsageError),
+        (book(AAPL=1), {"stress": "2008-10-15"}, UsageError),
         (book(AAPL=1, CASH=-1e6).rename(columns={"shares": "weight"}), {}, UsageError),
     ],
 )
