@@ -13,6 +13,7 @@ from .pipeline import Forecaster as Forecaster
 from .pipeline import explain as explain
 from .pipeline import risk as risk
 from .plotting import plot_forecast as plot_forecast
+from .portfolio import backtest_risk as backtest_risk
 from .record import Alarm as Alarm
 from .record import Record as Record
 from .record import Scorecard as Scorecard

@@ -1,3 +1,5 @@
+from .backtest import Backtest as Backtest
+from .backtest import backtest_risk as backtest_risk
 from .book import ALL as ALL
 from .book import Book as Book
 from .book import books_of as books_of
