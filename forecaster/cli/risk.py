@@ -60,7 +60,8 @@ def risk(
     BOOK is a CSV with the column ticker and one of shares, value and weight; with the column book
     it holds several. Positions that are short are negative, and cash has the ticker CASH. Value at
     risk (VaR) and expected shortfall (ES) come from joint futures of all positions, each horizon
-    from its own step. The contributions of positions add up to the whole. Nothing is recorded.
+    from its own step. The contributions of positions add up to the whole. A book is diversified by
+    as much as its ES lies below the sum of those of its positions alone. Nothing is recorded.
 
     \b
     Examples:
@@ -111,18 +112,19 @@ def _print(found: "pipeline.Risk", name: str, limit: tuple[float, bool] | None) 
         show(f"{said} the limit of {_money(most, base)}, by VaR at {at}.")
     _print_measures(found, its[its["unique_id"] == "(all)"], base)
     _print_positions(positions, book, base, f"Contributions at {at}")
-    for scenario, rows in its[its["profit"].notna()].groupby("scenario", sort=False):
-        of = rows[1:][rows["profit"][1:].abs() > 0]
-        of = of.sort_values("profit", key=abs, ascending=False)[:_NAMED]
-        parts = [
-            f"{n} {_number(p, base, '+')}"
-            for n, p in zip(of["unique_id"], of["profit"], strict=True)
-        ]
-        ahead = rows["horizon"].iloc[0]
-        over_time = "" if ahead != ahead else f" over {_sessions(ahead)}"
-        total = _money(rows["profit"].iloc[0], base, "+")
-        show(f"{scenario}{over_time}: {total}; {', '.join(parts)}")
+    _print_profits(its[its["profit"].notna()], base)
     return over
+
+
+def _print_profits(profits: "pd.DataFrame", base: float) -> None:
+    """Print a line for each worst path, move and stress, with the positions that count most."""
+    for scenario, rows in profits.groupby("scenario", sort=False):
+        moved = rows[1:][rows["profit"][1:].abs() > 0]
+        of = moved.sort_values("profit", key=abs, ascending=False)
+        pairs = zip(of["unique_id"][:_NAMED], of["profit"][:_NAMED], strict=True)
+        parts = [f"{name} {_number(profit, base, '+')}" for name, profit in pairs]
+        total = _money(rows["profit"].iloc[0], base, "+")
+        show(f"{scenario}: {total}; {', '.join(parts)}")
 
 
 def _print_measures(found: "pipeline.Risk", totals: "pd.DataFrame", base: float) -> None:

@@ -99,10 +99,10 @@ class Holding:
                     es=[its.es, *its.es_parts], var_error=[its.var_error, *unknown],
                     var_alone=_with_sum(its.var_alone), es_alone=_with_sum(its.es_alone),
                 ))  # fmt: skip
-            if scenario == NOW and number == 0:
-                for rank, path in enumerate(profits.sum(axis=0).argsort()[:_WORST], 1):
-                    profit = _with_sum(profits[:, path])
-                    parts.append(self._frame(f"{WORST} {rank}", horizon=step, profit=profit))
+            worst = profits.sum(axis=0).argsort()[:_WORST] if scenario == NOW and not number else []
+            for rank, path in enumerate(worst, 1):
+                name, profit = f"{WORST} {rank}, {step} ahead", _with_sum(profits[:, path])
+                parts.append(self._frame(name, horizon=step, profit=profit))
         return pd.concat(parts, ignore_index=True)
 
     def moved(self, moves: Mapping[str, float], scenario: str) -> pd.DataFrame:
