@@ -117,14 +117,14 @@ def regular_sessions(start: Date, end: Date) -> pd.DatetimeIndex:
     Only the exchange's holiday rules count: days on which it closed unexpectedly are sessions here.
     """
     days = pd.bdate_range(start, end)
-    return days[~days.isin(regular_holidays())]
+    return days[~days.isin(regular_holidays(days[0].year, days[-1].year))] if len(days) else days
 
 
-@functools.cache
-def regular_holidays() -> pd.DatetimeIndex:
-    """Return New York's holidays on weekdays from 1800 to 2199, by the exchange's rules."""
-    holidays = _rules(NEW_YORK).regular_holidays
-    days = pd.DatetimeIndex(holidays.holidays("1800-01-01", "2199-12-31")).as_unit("ns")
+@functools.lru_cache(maxsize=64)
+def regular_holidays(first: int, last: int) -> pd.DatetimeIndex:
+    """Return New York's holidays on weekdays of some years, by the exchange's rules."""
+    holidays = _rules(NEW_YORK).regular_holidays.holidays(f"{first}-01-01", f"{last}-12-31")
+    days = pd.DatetimeIndex(holidays).as_unit("ns")
     return days[days.day_of_week < 5]
 
 

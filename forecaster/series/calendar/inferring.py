@@ -65,9 +65,10 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
     if months and (found := _by_months(index, months, typical.days)):
         return found
     if typical == _DAY and (index.day_of_week[-_LATELY:] >= 5).mean() <= _SOME:
-        holidays = regular_holidays()
+        holidays = regular_holidays(index[0].year, index[-1].year)
         within = holidays[(holidays >= index[0]) & (holidays <= index[-1])]
-        kept = index.normalize().isin(within).sum() <= _RARE * len(within)
+        days = within.to_numpy("datetime64[D]")
+        kept = np.isin(times.astype("datetime64[D]"), days).sum() <= _RARE * len(within)
         return Frequency("B", nyse=bool(kept) and len(within) >= _FEWEST_HOLIDAYS)
     if len(index) < _FEWEST and typical.days <= 4 and index.day_of_week.max() < 5:
         return Frequency("B")
