@@ -103,8 +103,9 @@ def _print(found: "pipeline.Risk", name: str, limit: tuple[float, bool] | None) 
     per = "" if round(base - book["value"]) == 0 else f", per cent are of {_number(base, base)}"
     show(f"{name}: {_number(book['value'], base)} on {found.since}{per}.")
     show(
-        f"At {book['level']:g} % it loses at most {_money(book['var'], base)} over "
-        f"{_sessions(book['horizon'])}; {positions['unique_id'].iloc[0]} carries "
+        f"With a probability of {book['level']:g} % it loses less than "
+        f"{_money(book['var'], base)} over {_sessions(book['horizon'])}; "
+        f"{positions['unique_id'].iloc[0]} carries "
         f"{positions['es'].iloc[0] / book['es']:.0%} of the expected shortfall."
     )
     if most is not None:
