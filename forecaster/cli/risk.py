@@ -82,7 +82,10 @@ def risk(
     if steps is None and 21 not in found.until:
         show("Longer horizons need a model that forecasts them: `forecaster fit --horizon 21`.")
     if moves:
-        show("What if: an index moves the other stocks by their betas, a stock moves alone.")
+        show(
+            "What if: an index moves the others by their betas. Beside a stock that moves, the others "
+            "rest for a session, which lowers their own risk."
+        )
     if file is not None:
         file.write_table(found.frame)
         say(f"Wrote {file.path}")
