@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster import pipeline
+from forecaster import pipeline, portfolio
 from forecaster.cli.printing import print_table
 from forecaster.cli.shared import PARTLY, home_option, overwrite_option, say, show
 from forecaster.errors import UsageError
@@ -83,8 +83,8 @@ def risk(
         show("Longer horizons need a model that forecasts them: `forecaster fit --horizon 21`.")
     if moves:
         show(
-            "What if: an index moves the others by their betas. Beside a stock that moves, the others "
-            "rest for a session, which lowers their own risk."
+            "What if: an index moves the others by their betas; beside a stock they rest. A quiet "
+            "session, on which nothing moves, shows what one more session changes by itself."
         )
     if file is not None:
         file.write_table(found.frame)
@@ -113,7 +113,8 @@ def _print(found: "pipeline.Risk", name: str, limit: tuple[float, bool] | None) 
     )
     if most is not None:
         said = "OVER" if over else "Within"
-        show(f"{said} the limit of {_money(most, base)}, by VaR at {at}.")
+        error = _number(book["var_error"], base)
+        show(f"{said} the limit of {_money(most, base)}, by VaR at {at} (± {error}).")
     _print_measures(found, its[its["unique_id"] == "(all)"], base)
     _print_positions(positions, book, base, f"Contributions at {at}")
     _print_profits(its[its["profit"].notna()], base)
@@ -134,7 +135,8 @@ def _print_profits(profits: "pd.DataFrame", base: float) -> None:
 def _print_measures(found: "pipeline.Risk", totals: "pd.DataFrame", base: float) -> None:
     """Print a row for each horizon and level; what would be after a move stands beside."""
     measured = totals[totals["level"].notna()]
-    after = measured[measured["scenario"] != "now"]
+    quiet = measured[measured["scenario"] == portfolio.QUIET]
+    after = measured[~measured["scenario"].isin(["now", portfolio.QUIET])]
     rows = [
         (
             f"{_sessions(row['horizon'])}, to {found.until[row['horizon']]}", f"{row['level']:g} %",
@@ -145,9 +147,9 @@ def _print_measures(found: "pipeline.Risk", totals: "pd.DataFrame", base: float)
     ]  # fmt: skip
     heads = ["over", "level", "VaR", "±", "ES", "diversified"]
     if len(after):
-        heads += ["VaR after", "ES after"]
-        both = zip(rows, after["var"], after["es"], strict=True)
-        rows = [(*row, _money(var, base), _money(es, base)) for row, var, es in both]
+        heads += ["VaR after a quiet session", "VaR after the move"]
+        both = zip(rows, quiet["var"], after["var"], strict=True)
+        rows = [(*row, _money(calm, base), _money(var, base)) for row, calm, var in both]
     print_table("", heads, rows, numbers=True)
 
 

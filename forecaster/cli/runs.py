@@ -10,7 +10,7 @@ import click
 from forecaster import storage
 from forecaster.cli.printing import print_table
 from forecaster.cli.shared import home_option, say, show
-from forecaster.errors import ModelError
+from forecaster.errors import DamagedModel, ModelError
 from forecaster.files import Home, run_name
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ def _list(home: Home) -> None:
     show(f"`forecaster predict --all` takes {taken}; --run NAME takes another.")
 
 
-def print_runs(sound: Sequence["storage.Run"], damaged: Mapping[Path, str]) -> bool:
-    """Print a table of runs, and why some are damaged; return whether there are any."""
-    rows = {
+def print_runs(sound: Sequence["storage.Run"], damaged: Mapping[Path, ModelError]) -> bool:
+    """Print a table of runs, and why some cannot be read; return whether there are any."""
+    rows: dict[Path, tuple[str, ...]] = {
         run.folder: (
             run.name, run.shown_time[:10], run.source or "unknown", str(len(run.ids)),
             run.provenance.get("last", "unknown"), str(run.config.horizon),
@@ -117,7 +117,9 @@ def print_runs(sound: Sequence["storage.Run"], damaged: Mapping[Path, str]) -> b
         )
         for run in sound
     }  # fmt: skip
-    rows |= {folder: (run_name(folder), "damaged", *[""] * 6) for folder in damaged}
+    for folder, why in damaged.items():
+        kept = "damaged" if isinstance(why, DamagedModel) else "not readable"
+        rows[folder] = run_name(folder), kept, *[""] * 6
     headings = "run", "saved", "source", "series", "until", "steps", "model", "error"
     by_time = [rows[folder] for folder in sorted(rows)]
     for folder, why in damaged.items():

@@ -124,7 +124,7 @@ def _print_models(home: Home) -> None:
             try:
                 storage.check_whole(run.folder)
             except ModelError as error:
-                damaged[run.folder] = str(error)
+                damaged[run.folder] = error
     if not print_runs([run for run in runs if run.folder not in damaged], damaged):
         show("No model yet; run `forecaster fit` first.")
 

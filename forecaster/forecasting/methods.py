@@ -108,12 +108,13 @@ def has_few_rows(
     Measured on single series from M1, NN3, NN5, M4 and six classics, one to 16 steps ahead: with
     networks the quantile loss is 1.2 % higher on 71 fits of up to 160 rows, 0.7 % lower on 15 of
     160 to 240 rows, and 5 % lower on hourly series of 200 rows. Prices always have networks, and so
-    have series whose kind of network the user chose.
+    have series whose kind of network the user chose, and independent ones, which must not depend on
+    others.
 
     - ``panel``: all series of a fit
     - ``own``: which of them are long enough
     """
-    if config.model != "auto" or not transform.takes_any:
+    if config.model != "auto" or config.start != "pooled" or not transform.takes_any:
         return False
     return bool(panel.mask[own].sum() < FEWEST_ROWS)
 

@@ -36,6 +36,7 @@ from forecaster.forecasting import (
 from forecaster.ingest import ColumnOptions, CovariateFiles, Table, as_panel, read_rows
 from forecaster.pipeline.predict_run import with_covariates
 from forecaster.portfolio import (
+    QUIET,
     Book,
     Futures,
     Holding,
@@ -103,13 +104,15 @@ def risk(
     - ``horizon``: numbers of sessions; by default those of 1, 5, 10 and 21 that the model forecasts
     - ``moves``: what if, by ticker, such as ``{"SPY": -0.05}``: the next session closes so, and
       books are measured again from there. An index, which has four fifths of its variance in common
-      with the mean of the others, moves them by their betas of the latest 250 rows
+      with the mean of the others, moves them by their betas of the latest 250 rows; beside a stock
+      they rest. Compare with the scenario ``a quiet session``, on which nothing moves: one session
+      more changes the volatility that is expected
     - ``stress``: past days, ``"2008-10-15"``, or spans, ``"2008-10-01:2008-10-31"``, whose joint
       moves meet the positions of today
     - ``n_paths``, ``seed``: as for :func:`forecaster.simulate`
     - ``history``: the rows of stresses; by default those of ``panel``
 
-    The frame has the columns ``scenario`` (``now``; a worst path; a move; a stress), ``book``,
+    The frame has the columns ``scenario`` (``now``, a worst path, a move or a stress), ``book``,
     ``unique_id``, ``value``, ``horizon``, ``level``, ``var``, ``es``, ``var_error`` (the standard
     error), ``var_alone`` and ``es_alone`` (of each position by itself, of a book their sum),
     ``move`` and ``profit``. All are money, of weights those of a book worth 100. Losses are above 0
@@ -137,10 +140,12 @@ def risk(
     if moves:
         scenario = ", ".join(f"{name} {100 * move:+.4g} %" for name, move in moves.items())
         after, profits[scenario] = after_moves(part, moves)
+        quiet, _ = after_moves(part, dict.fromkeys(moves, 0.0))
         with warnings.catch_warnings():  # all has been said of today
             warnings.simplefilter("ignore", ForecasterWarning)
-            then = _futures(*prepared(model, after), n_paths, seed, steps)
-        frames += [one.risk(then, levels, scenario) for one in holdings]
+            for name, rows in ((QUIET, quiet), (scenario, after)):
+                then = _futures(*prepared(model, rows), n_paths, seed, steps)
+                frames += [one.risk(then, levels, name) for one in holdings]
     past = (history or panel).masked(forecasting=True)
     for span in [stress] if isinstance(stress, str) else stress:
         profits[span] = moves_between(past, span)

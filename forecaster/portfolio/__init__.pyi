@@ -2,6 +2,7 @@ from .backtest import Backtest as Backtest
 from .backtest import backtest_risk as backtest_risk
 from .book import Book as Book
 from .book import books_of as books_of
+from .holding import QUIET as QUIET
 from .holding import Futures as Futures
 from .holding import Holding as Holding
 from .measures import measures_of as measures_of

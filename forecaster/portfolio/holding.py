@@ -13,6 +13,8 @@ from forecaster.portfolio.measures import measures_of
 
 NOW = "now"
 """The scenario of today's prices."""
+QUIET = "a quiet session"
+"""The scenario that moves are compared with: one more session, on which no price moves."""
 WORST = "worst path"
 """Begins the names of scenarios that are single paths."""
 _WORST = 3  # paths that are shown

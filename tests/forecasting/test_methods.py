@@ -68,11 +68,12 @@ def test_a_fifth_of_the_series_must_be_long_enough_for_networks_unless_they_are_
     assert asked == [False, True]
 
 
-@pytest.mark.parametrize(("rows", "model", "by"), [
-    (199, "auto", Method.COMBINATION), (200, "auto", Method.OWN), (199, "lstm", Method.OWN),
+@pytest.mark.parametrize(("rows", "asked", "by"), [
+    (199, {}, Method.COMBINATION), (200, {}, Method.OWN), (199, {"model": "lstm"}, Method.OWN),
+    (199, {"start": "independent"}, Method.OWN),
 ])  # fmt: skip
-def test_one_short_series_has_networks_only_if_they_are_asked_for(rows, model, by):
-    model = fc.fit(trends(rows, 1), dataclasses.replace(SMALL, model=model))
+def test_one_short_series_has_networks_only_if_they_are_asked_for(rows, asked, by):
+    model = fc.fit(trends(rows, 1), dataclasses.replace(SMALL, **asked))
     assert list(model.report[FORECAST_BY]) == [by]
 
 

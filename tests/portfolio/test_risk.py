@@ -144,7 +144,8 @@ def test_the_command_prints_and_writes_and_records_nothing(home, written, tmp_pa
     assert digests(home) == before
     frame = pd.read_json(output)
     worst = [f"worst path {rank}, 1 ahead" for rank in (1, 2, 3)]
-    assert set(frame["scenario"]) == {"now", *worst, "MSFT -5 %", "2024-03-01:2024-03-08"}
+    scenarios = {"now", *worst, "a quiet session", "MSFT -5 %", "2024-03-01:2024-03-08"}
+    assert set(frame["scenario"]) == scenarios
     assert "VaR after" in done.stdout and "What if: " in done.stdout
     prices = tmp_path / "prices.csv"
     assert run("export", "--output", prices, "--home", home).exit_code == 0

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import json
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -85,6 +86,14 @@ def test_no_run_that_knows_the_ticker_is_an_error(home, saved):
     saved("demo", "simulated", ["KO"])
     with refuses(ModelError):
         choose_run(home, None, ["AAPX"])
+
+
+def test_a_later_run_of_another_source_and_version_is_passed_over(home, saved):
+    saved("sound", "yahoo", ["AAPL"])
+    later = saved("later", "files:x.csv", ["IBM"])
+    rest = json.loads((later / "model.json").read_text())
+    (later / "model.json").write_text(json.dumps(rest | {"schema": 1}))
+    assert chosen(home, "AAPL")[0] == "sound"
 
 
 @pytest.mark.parametrize("others", [["sound", "other"], []])

@@ -1,5 +1,6 @@
 """List, rename and remove the runs of a home, and choose the one to forecast with."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,15 +13,15 @@ SIMULATED = "simulated"
 _FILE = "model.json"
 
 
-def runs_of(home: Home) -> tuple[list[Run], dict[Path, str]]:
-    """Return all runs, see :meth:`Home.runs`, and the errors of damaged ones by folder."""
+def runs_of(home: Home) -> tuple[list[Run], dict[Path, ModelError]]:
+    """Return all runs, see :meth:`Home.runs`, and by folder the errors of those not to be read."""
     runs: list[Run] = []
-    damaged: dict[Path, str] = {}
+    damaged: dict[Path, ModelError] = {}
     for folder in home.runs():
         try:
             runs.append(Run.read(folder))
         except ModelError as error:
-            damaged[folder] = str(error)
+            damaged[folder] = error
     return runs, damaged
 
 
@@ -86,7 +87,7 @@ def choose_run(
         ),
     )
     for folder, why in reversed(damaged.items()):
-        if folder > chosen.folder:
+        if folder > chosen.folder and _source_of(folder) in (None, chosen.source):
             raise DamagedModel(f"{why}; {in_place_of(folder, [chosen])}")
     newer = [run.name for run in runs[: runs.index(chosen)]]
     if source is None and (newer or sum(map(bool, known.values())) > 1):  # others could be meant
@@ -105,6 +106,15 @@ def in_place_of(damaged: Path, runs: Sequence[Run]) -> str:
     remove = f"`forecaster runs remove {run_name(damaged)}` removes it"
     others = [run.name for run in runs if run.folder != damaged]
     return f"--run {others[-1]} takes another, {remove}" if others else remove
+
+
+def _source_of(folder: Path) -> str | None:
+    """Return the source of a run that cannot be read, such as one of another version; or None."""
+    try:
+        said = json.loads((folder / _FILE).read_text(encoding="utf-8"))["provenance"]["source"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return said if isinstance(said, str) else None
 
 
 def _named(home: Home, run: str | Path) -> Run:
@@ -147,7 +157,7 @@ def _stored_of(home: Home, run: Run, tickers: Sequence[str]) -> int:
     return sum(store.spelled(ticker) in store for ticker in tickers)
 
 
-def _none_sound(source: str | None, damaged: Mapping[Path, str]) -> ModelError:
+def _none_sound(source: str | None, damaged: Mapping[Path, ModelError]) -> ModelError:
     """Return the error where no run, or none of a source, can be read."""
     whys = [f"{why}; {in_place_of(folder, [])}" for folder, why in damaged.items()]
     if source is not None:
