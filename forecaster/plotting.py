@@ -9,7 +9,7 @@ import pandas as pd
 from forecaster.errors import UsageError, check_flag, check_type, check_whole, listed
 from forecaster.forecasting import Model, bounds_of, levels_of, models_of, predict
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, as_written, axes_of, infer_frequency, show_time
+from forecaster.series import Panel, as_written, axes_of, own_frequency, show_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def plot_forecast(
     part = forecast[forecast["unique_id"] == unique_id]
     name = models_of(forecast)[0]
     ahead = np.array([times[-1], *part["ds"].to_numpy(times.dtype)])
-    own = infer_frequency(panel.times[seen])
+    own = own_frequency(panel.times[seen], panel.frequency)
     if own.alias == panel.frequency.alias:  # which more rows than these have shown
         own = panel.frequency
     if own.hours is not None:

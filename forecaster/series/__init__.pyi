@@ -14,6 +14,7 @@ from .calendar.inferring import common_frequency as common_frequency
 from .calendar.inferring import infer_frequency as infer_frequency
 from .calendar.inferring import most_common as most_common
 from .calendar.inferring import next_times as next_times
+from .calendar.inferring import own_frequency as own_frequency
 from .calendar.inferring import tells_frequency as tells_frequency
 from .calendar.seasons import default_season as default_season
 from .calendar.seasons import find_seasons as find_seasons

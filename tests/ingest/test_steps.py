@@ -8,13 +8,16 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError
-from forecaster.series import next_times
+from forecaster.series import find_late, next_times
+from forecaster.series.combination.nature import Nature
 from tests.conftest import run
 from tests.messages import refuses, warns
 
 MONDAYS = pd.date_range("2026-01-05", periods=30, freq="W-MON")
 JUNE = pd.DatetimeIndex(["2026-06-28"])
 FRIDAY = MONDAYS.append(pd.DatetimeIndex(["2026-08-07"]))
+HOURS = pd.date_range("2026-01-05 01:00", periods=100, freq="h")
+SECOND = pd.Timedelta("1s")
 
 
 def table(times) -> pd.DataFrame:
@@ -33,8 +36,8 @@ def table(times) -> pd.DataFrame:
         # Of several steps most rows say which are meant, not the first one.
         (MONDAYS[:1].append(MONDAYS[1::2]), "2W-MON", "2026-01-05", "2026-08-10"),
         # Half seconds of years would fill the memory.
-        (MONDAYS, "500ms", None, "2026-07-27T00:00:00.5"),
-        (MONDAYS + pd.Timedelta("9h"), "h", None, "2026-07-27T10:00"),
+        (MONDAYS.append(MONDAYS[-1:] + SECOND), "500ms", None, "2026-07-27T00:00:01.5"),
+        (HOURS[[0, 1, 3, 4, 30, 31]], "h", None, "2026-01-06T09:00"),
         (MONDAYS[:9].append(MONDAYS[9:] + pd.Timedelta("20min")), "15min", "2026-01-05", None),
         (pd.date_range("2024-01-31", periods=29, freq="ME").append(JUNE), "ME", "2026-06-28",
          "2026-06-30"),
@@ -66,9 +69,27 @@ def test_what_is_no_name_of_an_offset_is_refused(name):
         fc.load_panel(table(MONDAYS), frequency=name)
 
 
-def test_a_step_of_dates_is_refused_for_series_that_count():
-    with refuses(DataError):
-        fc.load_panel(table(range(9)), frequency="D")
+@pytest.mark.parametrize(
+    ("times", "frequency"),
+    [(range(9), "D"), (HOURS, "B"), (HOURS, "MS"), (MONDAYS, "h"), (MONDAYS + SECOND, "15min")],
+)
+def test_a_step_of_another_kind_than_the_rows_is_refused(times, frequency):
+    with refuses(DataError) as error:
+        fc.load_panel(table(times), frequency=frequency)
+    option = re.search(r"Say --frequency (\S+)", str(error.value))
+    given = option[1] if option else None
+    assert next_times(fc.load_panel(table(times), frequency=given).times, 1)[0] > times[-1]
+
+
+def test_seasons_lateness_and_gaps_follow_from_the_stated_step():
+    """Rows on Mondays, half of them missing, are weeks; what they would show is a fortnight."""
+    panel = fc.load_panel(table(MONDAYS[::2].append(MONDAYS[-1:])), frequency="W-MON")
+    nature = Nature.of(panel.times, panel.values[0, :, 0], panel.frequency, None)
+    assert (nature.seasons, nature.rhythm, nature.spacing) == ((52,), "W-MON", 7 * 86_400)
+    (late,) = (one for one in find_late(panel, "2026-08-17") if one.kind == "late")
+    assert late.rows == 3
+    days = fc.load_panel(table(MONDAYS), frequency="D")
+    assert Nature.of(days.times, days.values[0, :, 0], days.frequency, None).seasons == (7,)
 
 
 @pytest.mark.parametrize("times", [FRIDAY, MONDAYS[[0, 1, 3, 4, 8, 9, 14, 16, 21]]])

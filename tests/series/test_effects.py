@@ -6,6 +6,7 @@ import pytest
 from dateutil.easter import easter
 
 import forecaster as fc
+from forecaster.series import infer_frequency
 from forecaster.series.calendar.rhythms import rhythm_of
 from forecaster.series.combination.nature import Nature
 from forecaster.series.features.choosing import choose_transform
@@ -105,7 +106,9 @@ def test_weeks_and_months_have_effects_that_improve_forecasts(freq, start, group
     z, times = sold_by(freq, 9, start)
     horizon = 12 if freq == "MS" else 26
     known = times[:-horizon]
-    prior = learn_calendar([(own[:-horizon], known) for own in z], rhythm_of(known))
+    prior = learn_calendar(
+        [(own[:-horizon], known) for own in z], rhythm_of(infer_frequency(known))
+    )
     assert set(groups) <= set(prior.groups)
     panel = panel_of(z[:, :-horizon], pd.DatetimeIndex(times[:-horizon]))
     plain = choose_transform("auto", panel)

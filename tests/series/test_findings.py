@@ -10,7 +10,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
-from forecaster.series import findings_of, say_findings
+from forecaster.series import Frequency, findings_of, infer_frequency, say_findings
 from forecaster.series.findings.find import Finding, latest, placeholders, unmatched
 from forecaster.series.findings.latest import of_dates, running
 from tests.conftest import run
@@ -177,7 +177,7 @@ EACH = (
     ],
 )
 def test_rows_on_few_of_the_dates_are_irregular_and_those_on_most_are_not(times, said):
-    assert [*of_dates(times, of_values=True)] == said
+    assert [*of_dates(times, Frequency("B"), of_values=True)] == said
 
 
 TEMPERATURE = pd.DataFrame({"ds": HOURS, "temp": np.arange(300.0), "price": 1.0})
@@ -253,7 +253,7 @@ def test_a_period_is_running_until_the_clock_says_that_it_is_over(
     times = pd.date_range(end=last, periods=40, freq=frequency)
     times = times.delete(7) if gap else times
     monkeypatch.setattr(pd.Timestamp, "now", lambda: NOW)
-    found = running(times.to_numpy())
+    found = running(times.to_numpy(), infer_frequency(times.to_numpy()))
     if until is None:
         assert found is None
     else:

@@ -117,7 +117,7 @@ CASES = {
 def test_series_go_on_by_the_rule_of_nearly_all_rows_or_are_said_to_have_none(name):
     index, said, following = CASES[name]
     times = index.to_numpy("datetime64[ns]")
-    found = of_dates(times, of_values=False)
+    found = of_dates(times, Frequency("B"), of_values=False)
     assert [*found] == [said] * bool(said)
     later = next_times(times, 4)
     np.testing.assert_array_equal(times_after_rows(times, 4)[-1], later)
@@ -155,9 +155,10 @@ def test_the_season_is_a_year_a_week_or_a_day_whatever_the_convention(convention
     for convention in conventions:
         times = dated(convention, 60, "1970-01-05").to_numpy("datetime64[ns]")
         times = np.delete(times, 20) if gap else times
-        assert seasons_of(times, np.arange(float(len(times)))) == seasons, convention
+        frequency = infer_frequency(times)
+        assert seasons_of(frequency, np.arange(float(len(times)))) == seasons, convention
         shortest = 1 if convention in ("W-SUN", "5min") else min(seasons, default=1)
-        assert default_season(infer_frequency(times)) == shortest, convention
+        assert default_season(frequency) == shortest, convention
 
 
 @pytest.mark.parametrize(

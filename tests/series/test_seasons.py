@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from forecaster.series import infer_frequency
 from forecaster.series.calendar.seasons import find_seasons, seasons_of
 
 
@@ -12,7 +13,7 @@ from forecaster.series.calendar.seasons import find_seasons, seasons_of
 def test_hours_without_a_gap_have_whole_days_and_weeks(begin, rows, minutes, day):
     """Whatever the hour of the first row: its day, and the last one, are not whole days."""
     times = np.datetime64(begin, "s") + np.arange(rows) * np.timedelta64(60 * minutes, "s")
-    assert seasons_of(times, np.arange(float(rows))) == (day, 7 * day)
+    assert seasons_of(infer_frequency(times), np.arange(float(rows))) == (day, 7 * day)
 
 
 def test_a_season_is_found_in_numbers_and_none_in_a_random_walk():

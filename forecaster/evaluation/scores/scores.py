@@ -257,7 +257,8 @@ def season_at(panel: Panel, cutoff: Time | Shaped[np.ndarray, ""]) -> int:
     """Return the rows in a season by the most common frequency of the times up to a cutoff."""
     known = panel.times <= np.asarray(cutoff, panel.times.dtype)
     rows = (row & known for row in panel.mask)
-    return default_season(common_frequency(panel.times[row] for row in rows if row.any()))
+    found = common_frequency(panel.times[row] for row in rows if row.any())
+    return default_season(panel.frequency if panel.frequency.stated else found)
 
 
 def _in_sample(

@@ -19,7 +19,8 @@ from forecaster.ingest.review.quality import (
 )
 from forecaster.ingest.store.index import GAPS, Quality
 from forecaster.ingest.store.series_file import sha256
-from forecaster.series import Frequency, Panel, infer_frequency
+from forecaster.ingest.tables.steps import stated_frequency
+from forecaster.series import Frequency, Panel, own_frequency
 
 if TYPE_CHECKING:
     from forecaster.ingest.store.store import Store
@@ -69,13 +70,15 @@ def review_now(store: "Store") -> tuple[pd.DataFrame, dict[str, int]]:
     Of series that are not prices, nothing is flagged.
     """
     tables, gaps = list[pd.DataFrame](), dict[str, int]()
+    stated = store.index.frequency
+    usual = Frequency("B") if stated is None else stated_frequency(stated)
     for names in in_parts(store.ids):
         series, _ = store.read_arrays(names)
         for name in [name for name, part in series.items() if "y" in part.channels]:
             times, values, channels = series.pop(name)
             times = times[np.isfinite(values[:, channels.index("y")])]
             if len(times):
-                gaps[name] = count_gaps(times, infer_frequency(times))
+                gaps[name] = count_gaps(times, own_frequency(times, usual))
         with contextlib.suppress(NoSeries):
             panel = Panel.from_arrays(series)
             tables.append(find_flags(panel))

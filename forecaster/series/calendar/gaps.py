@@ -3,8 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.series.calendar.frequency import UNITS
-from forecaster.series.calendar.inferring import infer_frequency
+from forecaster.series.calendar.frequency import UNITS, Frequency
 from forecaster.series.calendar.opening import open_numbers
 
 _DAY = 86_400  # seconds
@@ -12,24 +11,26 @@ _WEEKDAYS = 0, 1, 2, 3, 4
 # Least share of the weekdays with a row. Holidays are 4 to 5 %. Where 10 % of the rows of random
 # walks were missing at random, filling them made errors 4 % larger.
 _NEARLY_ALL = 0.94
+_STEPS = 12  # times of a stated frequency that tell its spacing: a year of months
 _MOST = 2  # seasons of missing rows that are filled whole
 # A series is filled with at most 100 rows for each that it has, and 10,000 more. Where more are
 # missing, its rows do not come at regular times.
 _MOST_A_ROW, _MOST_BESIDE = 100, 10_000
 
 
-def regular_rows(times: Shaped[np.ndarray, " row"]) -> tuple[float, tuple[int, ...]]:
+def regular_rows(
+    times: Shaped[np.ndarray, " row"], frequency: Frequency
+) -> tuple[float, tuple[int, ...]]:
     """Return the spacing at which rows are expected, and the slots of the week in which they are.
 
     The spacing is in seconds, or in whole numbers. It is 0 for the hours of an exchange, and for a
     part of the weekdays, where a longer gap does not mean that rows are missing. There are no slots
     where rows come in all of them, see :class:`Frequency`; else the spacing is theirs. A series
     with rows on nearly all weekdays has these as slots: holidays are missing, of an exchange, too,
-    so that each weekday keeps its place.
+    so that each weekday keeps its place. A stated frequency has the spacing of its own times.
     """
     if len(times) < 2:
         return 0.0, ()
-    frequency = infer_frequency(times)
     slots = frequency.open
     if frequency.alias == "B":
         first, last = open_numbers(times[[0, -1]], _DAY, _WEEKDAYS).tolist()
@@ -37,7 +38,8 @@ def regular_rows(times: Shaped[np.ndarray, " row"]) -> tuple[float, tuple[int, .
     if slots:
         return float(frequency.seconds), slots
     irregular = frequency.alias == "B" or frequency.hours is not None
-    return 0.0 if irregular else spacing_of(times), ()
+    steps = frequency.after(times[-1], _STEPS) if frequency.stated else times
+    return 0.0 if irregular else spacing_of(steps), ()
 
 
 def without_gaps(

@@ -48,6 +48,15 @@ def infer_frequency(times: np.ndarray) -> Frequency:
     return _infer(times.dtype.str, times.tobytes())
 
 
+def own_frequency(times: np.ndarray, usual: Frequency) -> Frequency:
+    """Return the frequency of a series: the usual one of its panel if it is stated, else inferred.
+
+    ``times``: the times of its rows, sorted and unique
+    """
+    is_stated = usual.stated and times.dtype.kind == "M"
+    return usual if is_stated else infer_frequency(times)
+
+
 @functools.lru_cache(maxsize=1024)
 def _infer(dtype: str, raw: bytes) -> Frequency:
     # Cached, as most series of a panel have the same times.

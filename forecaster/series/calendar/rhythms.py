@@ -21,8 +21,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.series.calendar.frequency import WEEKDAYS
-from forecaster.series.calendar.inferring import infer_frequency
+from forecaster.series.calendar.frequency import WEEKDAYS, Frequency
 
 _YEAR = 365.2425  # days
 _HARMONICS = 4
@@ -95,11 +94,8 @@ class Rhythm:
         return sum(self.sizes.values())
 
 
-def rhythm_of(times: Shaped[np.ndarray, " row"]) -> str:
-    """Return the name of the rhythm of a series; empty where it has none of :data:`RHYTHMS`."""
-    if times.dtype.kind != "M" or len(times) < 2:
-        return ""
-    frequency = infer_frequency(times)
+def rhythm_of(frequency: Frequency) -> str:
+    """Return the name of the rhythm of a frequency; empty where it has none of :data:`RHYTHMS`."""
     alias = frequency.alias
     if frequency.months == 1:
         return "M"

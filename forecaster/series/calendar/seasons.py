@@ -2,10 +2,9 @@
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 
 from forecaster.series.calendar.frequency import Frequency
-from forecaster.series.calendar.inferring import infer_frequency
 from forecaster.series.limits import LONGEST_SEASON
 
 _DAY = 86_400  # seconds
@@ -19,15 +18,12 @@ _DAYS = (24, 48, 96, 144, 288)  # basic seasons, in steps, that are a day and ma
 _BETTER = 1.05  # a longer season needs a correlation higher by this factor
 
 
-def seasons_of(
-    times: Shaped[np.ndarray, " row"], values: Float[np.ndarray, " row"]
-) -> tuple[int, ...]:
+def seasons_of(frequency: Frequency, values: Float[np.ndarray, " row"]) -> tuple[int, ...]:
     """Return the steps in each season of one series, shortest first; empty where it has none.
 
     Dates have the usual seasons of their frequency: hourly rows have a day and a week. Where times
     are whole numbers the seasons are estimated from the values.
     """
-    frequency = infer_frequency(times)
     return find_seasons(values) if frequency.alias == "step" else usual_seasons(frequency)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from msgspec import structs
 
+from forecaster.series.calendar.frequency import Frequency
 from forecaster.series.calendar.gaps import fill, regular_rows, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
@@ -64,19 +65,21 @@ class Nature:
     dip: tuple[int, int] | None = None
 
     @staticmethod
-    def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
+    def of(
+        times: np.ndarray, values: np.ndarray, frequency: Frequency, seasons: Sequence[int] | None
+    ) -> "Nature":
         """Find the properties of one series; ``seasons``: given by the user, or None to find."""
         counts = are_counts(values)
         logarithmic = bool((values > 0).all()) and not counts
         z = np.log(values) if logarithmic else values
-        found = tuple(seasons_of(times, z) if seasons is None else seasons)
+        found = tuple(seasons_of(frequency, z) if seasons is None else seasons)
         zeros = not logarithmic and bool((values >= 0).all())
         sparse = zeros and bool((values == 0).mean() > 0.5)
         dip = None if sparse or counts else dip_of(values, found)
-        spacing, slots = regular_rows(times)
+        spacing, slots = regular_rows(times, frequency)
         return Nature(
             logarithmic, found, spacing, nonnegative=zeros, sparse=sparse, counts=counts,
-            rhythm=rhythm_of(times), open=slots, unit=_unit_of(values),
+            rhythm=rhythm_of(frequency), open=slots, unit=_unit_of(values),
             dip=None if dip is None else tuple(in_seconds(times[dip[[0, -1]]]).tolist()),
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
 from forecaster.errors import Kind, Skipped
+from forecaster.series.calendar.inferring import own_frequency
 from forecaster.series.causal import change_features, decayed_mean, shift, shrunk_to_usual
 from forecaster.series.combination.blend import FEATURES, combine, features_of
 from forecaster.series.combination.components import Seasons
@@ -111,7 +112,7 @@ class AnySeries(Transform):
         given = (season,) if isinstance(season, int) else season
         given = given if self.name == "combined" else ()
         made = {
-            name: Nature.of(times, values, given)
+            name: Nature.of(times, values, own_frequency(times, panel.frequency), given)
             for name, (values, times) in zip(panel.ids, panel.rows(), strict=True)
         }
         shared = self.learned

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError
+from forecaster.series.calendar.inferring import own_frequency
 from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.calendar.times import show_time
 from forecaster.series.findings.finding import Finding, first
@@ -46,8 +47,8 @@ def findings_of(panel: Panel, *, forecasting: bool = False) -> list[Finding]:
     Raises DataError where covariates have no number at any row of a fit.
     """
     of_values = panel.target == "y"
-    stated = panel.frequency.stated
-    dated = panel.of_times(functools.partial(of_dates, of_values=of_values, stated=stated))
+    of_panel = functools.partial(of_dates, usual=panel.frequency, of_values=of_values)
+    dated = panel.of_times(of_panel)
     found = [Finding(kind, name, said, 1) for name, its in zip(panel.ids, dated, strict=True)
              for kind, said in its.items()]  # fmt: skip
     found += events(panel)
@@ -148,7 +149,7 @@ def latest(panel: Panel, *, forecasting: bool = True) -> Iterator[Finding]:
     for name, (values, times) in zip(panel.ids, panel.rows(), strict=True):
         if not len(values) or (values == 0).mean() > 0.5 or are_counts(values):
             continue
-        seasons = seasons_of(times, values)
+        seasons = seasons_of(own_frequency(times, panel.frequency), values)
         if len(values) > _FEWEST:
             yield from _latest(name, values, times, seasons)
         if not forecasting and (rows := dip_of(values, seasons)) is not None:

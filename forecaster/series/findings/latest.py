@@ -13,7 +13,7 @@ from jaxtyping import Shaped
 from forecaster.series.calendar.exchanges import exchange_of, last_closed
 from forecaster.series.calendar.frequency import Frequency
 from forecaster.series.calendar.gaps import in_words, spacing_of
-from forecaster.series.calendar.inferring import infer_frequency, next_times, odd_rows
+from forecaster.series.calendar.inferring import next_times, odd_rows, own_frequency
 from forecaster.series.calendar.times import Date, end_of_day, show_time
 from forecaster.series.findings.finding import Finding
 from forecaster.series.panel.panel import Panel
@@ -29,29 +29,31 @@ _NEW_YORK = "America/New_York"
 
 
 def of_dates(
-    times: Shaped[np.ndarray, " row"], *, of_values: bool, stated: bool = False
+    times: Shaped[np.ndarray, " row"], usual: Frequency, *, of_values: bool
 ) -> dict[str, str]:
     """Return what is to be said of the times of a series, by the kind of finding.
 
     - ``times``: sorted and unique
+    - ``usual``: the frequency of the panel. Where it is stated, odd rows were named when they were
+      read
     - ``of_values``: whether the series is of values, not of prices: it then may also end with a
       period that is not over
-    - ``stated``: whether its frequency is stated; odd rows were named when they were read
     """
-    odd, found = np.zeros(len(times), bool) if stated else odd_rows(times), dict[str, str]()
+    frequency, found = own_frequency(times, usual), dict[str, str]()
+    odd = np.zeros(len(times), bool) if frequency.stated else odd_rows(times)
     if odd.sum() > _FEW_ODD * len(odd):
         usual = in_words(spacing_of(times))
         said = f"{1 - odd.mean():.0%} of its rows fit steps of {usual}"
-        found["irregular"] = "; ".join(filter(None, (said, infer_frequency(times).option)))
+        found["irregular"] = "; ".join(filter(None, (said, frequency.option)))
     elif odd[-1:].any():
         said = f"{show_time(times[-1])}; next {show_time(next_times(times, 1)[0])}"
-        found["odd"] = "; ".join(filter(None, (said, infer_frequency(times).option)))
-    if of_values and (until := running(times)) is not None:
+        found["odd"] = "; ".join(filter(None, (said, frequency.option)))
+    if of_values and (until := running(times, frequency)) is not None:
         found["running"] = until
     return found
 
 
-def running(times: Shaped[np.ndarray, " row"]) -> str | None:
+def running(times: Shaped[np.ndarray, " row"], frequency: Frequency) -> str | None:
     """Return what is said of a latest row whose period is not over yet; None where it is.
 
     A row on the first day of a month, or on the first weekday of one in a series of these, is that
@@ -64,7 +66,6 @@ def running(times: Shaped[np.ndarray, " row"]) -> str | None:
     # Rows of the future are invented.
     if before > now or last - before < _SHORTEST or now - last > 2 * (last - before):
         return None
-    frequency = infer_frequency(times)
     until, kind = last.normalize(), frequency.base[1]
     first_days = kind == "months" and (pd.DatetimeIndex(times).day <= _FIRST_DAYS).all()
     if frequency.alias == "W-MON" or kind in _BEGINS or first_days:
@@ -128,7 +129,8 @@ def find_late(
     """
     ends = {name: times[-1] for name, times in panel.times_of_rows().items()}
     # Whichever day of the month their rows are on.
-    found = panel.of_times(lambda times: dataclasses.replace(infer_frequency(times), day=0))
+    own = panel.of_times(functools.partial(own_frequency, usual=panel.frequency))
+    found = [dataclasses.replace(one, day=0) for one in own]
     kinds = dict(zip(panel.ids, found, strict=True))
     unit = "session" if panel.frequency.nyse else "step"
     behind = _behind(ends, kinds, stored)
