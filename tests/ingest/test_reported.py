@@ -11,6 +11,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError, near
+from forecaster.ingest import parse_columns
 from forecaster.ingest.tickers.groups import read_groups
 from tests.conftest import run
 from tests.messages import refuses, warns
@@ -137,29 +138,47 @@ REFUSED = {
     "a date beside a time of day": table("date,hour,y", "2026-09-01", "{n}:00", "1{n}"),
     "months beside years": "year,month,y\n" + "".join(
         f"{year},{month},1\n" for year in (2024, 2025) for month in range(1, 13)),
+    "names of months beside years": "year,month,y\n" + "".join(
+        f"{year},{month},1\n" for year in (2024, 2025) for month in ("Jan", "feb", "MAR")),
+    "quarters beside years": "year,quarter,y\n" + "".join(
+        f"{year},{quarter},1\n" for year in (2024, 2025) for quarter in ("Q1", "q2", "Q3")),
     "zones beside hours": "date,hour,zone,load\n" + "".join(
         f"2026-09-01,{hour},{zone},1\n" for hour in range(24) for zone in "AB"),
     "a store with a row twice": "date,store,y\n" + "".join(
         f"2026-09-0{day},{store},1\n" for day in (1, 2, 3) for store in "AAB"[day % 2 :]),
+    "a stated target beside two stores": "date,store,net\n" + "".join(
+        f"2026-09-0{day},{store},1\n" for day in (1, 2, 3) for store in "AB"),
+    "a stated target beside two times": table("ds,date,net,y", "{d}", "{d}", "{n}", "{n}"),
+    "a stated target beside hours": table("date,hour,net,load", "2026-09-01", "1{n}", "{n}", "0"),
+    "a stated series beside two numbers": table("date,my store,a,b", "{d}", "A", "{n}", "{n}"),
     "an hour that comes again": "date,y\n" + "".join(
         f"2026-10-25 0{hour}:00+0{offset}:00,1\n" for hour, offset in ((1, 2), (2, 2), (2, 1))),
 }  # fmt: skip
 OPTION = re.compile(r"--(?:columns|date-format|decimal|missing) (?:'[^']*'|\S+)")
+# What is stated already, and stays in the option that the error names.
+STATED = {
+    "a closed shop of several": "wide",
+    "a stated target beside two stores": "target=net",
+    "a stated target beside two times": "target=net",
+    "a stated target beside hours": "target=net",
+    "a stated series beside two numbers": "id=my store",
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_it_is_refused_and_read_with_each_option_that_the_error_names(tmp_path, case):
-    more = {"wide": True} if "several" in case else {}
+    stated = STATED.get(case)
     with refuses(DataError) as error:
-        load(tmp_path, REFUSED[case], **more)
+        load(tmp_path, REFUSED[case], **parse_columns((stated,) if stated else ()))
     said = str(error.value)
     assert ", line " in said or "column" in said
     options = OPTION.findall(said)
     assert options
     for number, option in enumerate(options):
-        wide = ("--columns", "wide") if more else ()
+        assert stated is None or stated in option or "--missing" in option
+        more = ("--columns", "wide") if stated == "wide" else ()
         done = run(
-            "ingest", "--source", f"files:{tmp_path}/data/x.csv", *shlex.split(option), *wide,
+            "ingest", "--source", f"files:{tmp_path}/data/x.csv", *shlex.split(option), *more,
             "--home", tmp_path / f"home{number}",
         )  # fmt: skip
         assert done.exit_code == (3 if "twice" in case else 0), (

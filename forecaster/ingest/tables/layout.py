@@ -10,7 +10,6 @@ Accepted layouts, of files and frames alike:
 
 import dataclasses
 import itertools
-import shlex
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -33,6 +32,7 @@ from forecaster.ingest.tables.roles import (
     UNITS,
     UNUSED,
     canonical,
+    columns_option,
     describe,
     find_roles,
     kind_of,
@@ -87,8 +87,8 @@ def tidy(
     if columns.date_format != UTC:
         _check_offsets(table["ds"], times, ids, where)
     if not has_ids:
-        _refuse_repeated(times, where, whole)
-    units = _units(table, ids, where)
+        _refuse_repeated(times, where, whole, columns)
+    units = _units(table, ids, where, columns)
     if columns.wide:
         series = table.drop(columns=["ds", *_unit_columns(table)])
         if series.empty:
@@ -175,15 +175,16 @@ _NO_HOURS = {"min", "mins", "minute", "minutes", "s", "sec", "second", "seconds"
 def with_clock(dates: pd.Series, clock: pd.Series, where: TableLocation) -> pd.Series:
     """Return dates as text with their times of day, or hours, which Stooq writes as 093000.
 
-    Years get their quarter, month or week, as the name of that column says. Raises DataError for a
-    cell that is no time of day.
+    Years get their quarter, month or week, as the name of that column says: 1, Q1 or Jan. Raises
+    DataError for a cell that is no time of day.
     """
     text, days = (part.astype(str).str.strip() for part in (clock, dates))
     name = canonical(where.written_names.get(CLOCK, str(clock.name)))
     kind = _PARTS_OF_YEARS.get(name)
     if kind and days.str.fullmatch(r"\d{4}(?:\.0)?").all():
-        number = text.str.removesuffix(".0").str.removeprefix(kind)
-        return days.str[:4] + kind + number.str.zfill(2)
+        number = text.str.removesuffix(".0").str.upper().str.removeprefix(kind)
+        of_year = days.str[:4] + kind + number.str.zfill(2)
+        return of_year.where(number.str.isdigit(), text + " " + days.str[:4])
     whole = text.str.fullmatch(r"\d+(?:\.0)?")
     if (kind or name in _NO_HOURS) and whole.any():
         raise DataError(
@@ -217,12 +218,15 @@ def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield name, part
 
 
-def _refuse_repeated(times: pd.Series, where: TableLocation, table: pd.DataFrame) -> None:
+def _refuse_repeated(
+    times: pd.Series, where: TableLocation, table: pd.DataFrame, columns: Columns
+) -> None:
     """Raise DataError if a time repeats in a table without a column of series."""
     if (repeated := times.duplicated()).any():
         time = times[repeated].iloc[0]
         rows = table.loc[times.index].assign(**{where.column("ds"): times})
-        options = options_that_name(rows, {old: new for new, old in where.written_names.items()})
+        names = {old: new for new, old in where.written_names.items()}
+        options = options_that_name(rows, names, columns)
         raise DataError(
             f"{where.cell(repeated, 'ds')}: {show_time(time)} is in {where.row(times == time)}, "
             "too, and no column names the series; expected one row for a time, or a column "
@@ -251,7 +255,9 @@ def _stacked(
     )
 
 
-def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[str, dict[str, str]]:
+def _units(
+    table: pd.DataFrame, ids: pd.Series, where: TableLocation, columns: Columns
+) -> dict[str, dict[str, str]]:
     """Return the ``currency`` and the ``unit`` of each series, if the table states them.
 
     Raises DataError if a series has two currencies or units.
@@ -265,9 +271,8 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
         other = kinds["unit"] != first
         if other.any():
             row = other.index[int(other.to_numpy().argmax())]
-            id_col = where.written_names.get("unique_id")
-            own = shlex.quote("id=" + "+".join(filter(None, (id_col, where.column(name)))))
-            apart = f", or give each its own series: --columns {own} (in Python id_col=)"
+            names = filter(None, (where.written_names.get("unique_id"), where.column(name)))
+            apart = f", or give each its own series: {columns_option(columns, id='+'.join(names))}"
             is_wide = set(TARGETS).isdisjoint(where.written_names)
             raise DataError(
                 f"{where.cell(other, name)}: {kinds.at[row, 'unit']!r}, but series "

@@ -4,7 +4,6 @@ A table is long, with a row per series and time, or wide, with a column per seri
 be read in both ways is refused, with the option that decides.
 """
 
-import itertools
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -105,7 +104,7 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> d
     if "ds" not in names.values() and len(dated) == 1:
         names[dated[0]] = "ds"
     if "ds" not in names.values():
-        raise _unclear(table, names, where, "date")
+        raise _unclear(table, names, where, columns, "date")
     if columns.time_col is None:  # else that column holds the time of day, too
         clocks = [old for old, new in names.items() if new == "time" and _is_clock(table[old])]
         names |= dict.fromkeys(clocks, CLOCK)
@@ -114,8 +113,7 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> d
     counts = Counter(names.values())
     if doubled := [old for old, new in names.items() if counts[new] > 1]:
         role = _SAID.get(names[doubled[0]])
-        option = shlex.quote(f"{role}={doubled[0]}")
-        advice = f"say --columns {option} (in Python {role}_col=)" if role else "keep one"
+        advice = f"say {columns_option(columns, **{role: doubled[0]})}" if role else "keep one"
         raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; {advice}")
     if not set(TARGETS) & set(names.values()):
         known = ("unique_id", "ds", CLOCK, *PRICES, *UNUSED)
@@ -124,7 +122,7 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> d
         numbers = numbers or [old for old in left if _holds_a_number(table[old])]
         numbers = numbers or [old for old, new in names.items() if new in PRICES]  # as of a river
         if len(numbers) != 1:
-            raise _unclear(table, names, where, "close")
+            raise _unclear(table, names, where, columns, "close")
         names[numbers[0]] = "y"
     return names
 
@@ -179,7 +177,11 @@ def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -
 
 
 def _unclear(
-    table: pd.DataFrame, names: Mapping[str, str], where: TableLocation, missing: str
+    table: pd.DataFrame,
+    names: Mapping[str, str],
+    where: TableLocation,
+    columns: Columns,
+    missing: str,
 ) -> DataError:
     """Return an error that names the missing role and the role found for each column."""
     roles = (*_WORDS, *TARGETS, *PRICES)
@@ -198,7 +200,7 @@ def _unclear(
         )
     unnamed = [old for old in map(str, table) if canonical(old) in _INDEX]
     times = (dated or unnamed) if missing == "date" else []
-    options = options_that_name(table, {**names, **dict.fromkeys(times[:1], "ds")})
+    options = options_that_name(table, {**names, **dict.fromkeys(times[:1], "ds")}, columns)
     said = "Say which: " + " or ".join(options) if options else _NAME_THEM
     return DataError(
         f"{where}: no column {missing!r}; expected ticker, date, open, high, low, close[, "
@@ -230,45 +232,46 @@ def _other_layout(table: pd.DataFrame, left: list[str], where: TableLocation) ->
     )
 
 
-def options_that_name(table: pd.DataFrame, names: Mapping[str, str]) -> list[str]:
+def options_that_name(table: pd.DataFrame, names: Mapping[str, str], columns: Columns) -> list[str]:
     """Return options that name the columns without a role by what they hold; [] if none would.
 
-    ``names``: the canonical names of columns, among them the time
+    - ``names``: the canonical names of columns, among them the time
+    - ``columns``: the columns that are stated already
     """
     of = {new: old for old, new in names.items()}
     kinds = {old: kind_of(table[old]) for old, new in names.items() if new not in _SAID}
-    numbers = [old for old in kinds if kinds[old] == "numbers"]
     has_target = not of.keys().isdisjoint(TARGETS)
-    if "ds" not in of or not (has_target or numbers):
-        return []
     clock = [of[CLOCK]] if CLOCK in of else []
     hours = clock or [old for old in kinds if _may_be_hours(table[old])]
     words = [old for old in kinds if kinds[old] == "text" and _may_name_series(table[old])]
     words = [old for old in words if old not in hours]
-    known = [of[role] for role in ("unique_id", "ds") if role in of]
-    if clock or table.duplicated([*known, *words]).any():  # perhaps by hours in another column
-        known += hours[:1]
-    keys = (key for n in range(len(words) + 1) for key in itertools.combinations(words, n))
-    key = next((key for key in keys if not table.duplicated([*known, *key]).any()), None)
-    if key is None:  # some rows of a series may be there twice
-        twice = {word: table.duplicated([*known, word]).mean() for word in words}
-        key = next(((word,) for word in words if twice[word] <= _FEW_TWICE), None)
-    if key is None:
+    known, times = [of[role] for role in ("unique_id",) if role in of], [of.get("ds", "")]
+    if "ds" in of and (clock or table.duplicated([*known, *times, *words]).any()):
+        times += hours[:1]  # rows are told apart by hours in another column
+    numbers = [old for old in kinds if kinds[old] == "numbers" and old not in times]
+    if "ds" not in of or not (has_target or numbers):
         return []
-    ids = [*([of["unique_id"]] if "unique_id" in of else []), *key] if key else []
-    times = known[known.index(of["ds"]) :]
-    numbers = [old for old in numbers if old not in times]
-    if not (has_target or numbers):
+    ids, twice = list(known), table.duplicated([*known, *times])
+    for word in words:
+        if (fewer := table.duplicated([*ids, *times, word])).sum() < twice.sum():
+            ids, twice = [*ids, word], fewer
+    if twice.mean() > _FEW_TWICE:
         return []
-    said = {
-        "id": "+".join(ids), "time": "+".join(times), "target": "" if has_target else numbers[0],
-    }  # fmt: skip
-    stated = ",".join(f"{role}={column}" for role, column in said.items() if column)
-    options = [f"--columns {shlex.quote(stated)} (in Python id_col=, time_col=, target_col=)"]
-    if len(numbers) > 1 and not (has_target or "unique_id" in of or "text" in kinds.values()):
+    said = {"id": "+".join(ids)} if ids != known else {}
+    said |= {"time": "+".join(times)} | ({} if has_target else {"target": numbers[0]})
+    options = [columns_option(columns, **said)]
+    if len(numbers) > 1 and not (has_target or known or "text" in kinds.values()):
         wide = shlex.quote(f"wide,time={'+'.join(times)}")
         options.append(f"--columns {wide} (in Python wide=True, time_col=)")
     return options
+
+
+def columns_option(columns: Columns, **found: str) -> str:
+    """Return the option that states columns: those that are stated already, and those found."""
+    stated = {role: getattr(columns, f"{role}_col") for role in ("id", "time", "target")} | found
+    said = ",".join(f"{role}={name}" for role, name in stated.items() if name is not None)
+    names = ", ".join(f"{role}_col=" for role, name in stated.items() if name is not None)
+    return f"--columns {shlex.quote(said)} (in Python {names})"
 
 
 def _may_be_hours(cells: pd.Series) -> bool:

@@ -42,8 +42,8 @@ def of_dates(
     frequency, found = own_frequency(times, usual), dict[str, str]()
     odd = np.zeros(len(times), bool) if frequency.stated else odd_rows(times)
     if odd.sum() > _FEW_ODD * len(odd):
-        usual = in_words(spacing_of(times))
-        said = f"{1 - odd.mean():.0%} of its rows fit steps of {usual}"
+        step = in_words(spacing_of(times))
+        said = f"{1 - odd.mean():.0%} of its rows fit steps of {step}"
         found["irregular"] = "; ".join(filter(None, (said, frequency.option)))
     elif odd[-1:].any():
         said = f"{show_time(times[-1])}; next {show_time(next_times(times, 1)[0])}"
