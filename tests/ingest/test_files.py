@@ -122,31 +122,27 @@ def test_names_stay_as_they_are_written(tmp_path):
     assert panel.ids == ("BRK.A", "BRK.B", "SHELL.AS") and not panel.skipped
 
 
+MONTH, DAY = "%m/%d/%Y", "%d/%m/%Y"
+
+
 @pytest.mark.parametrize(
-    ("dates", "read"),
+    ("dates", "forms"),
     [
-        (["01/02/2024", "01/31/2024"], ["2024-01-02", "2024-01-31"]),
-        (["02/01/2024", "31/01/2024"], ["2024-01-02", "2024-01-31"]),
+        (["01/02/2024", "01/31/2024"], [MONTH]),
+        (["02/01/2024", "31/01/2024"], [DAY]),
         # Sorted only with the day first; without weekends only with the month first. Files that
         # are not sorted, and series with weekends, look the same.
-        (["08/01/2024", "10/01/2024", "01/02/2024"], None),
-        (["01/02/2024", "01/03/2024", "01/09/2024"], None),
-        (["06/01/2023", "06/02/2023", "06/03/2023", "06/04/2023"], None),
-        (["01/02/2024", "01/03/2024"], None),
-        (["01-31-2024", "02-01-2024"], ["2024-01-31", "2024-02-01"]),
-        (["03-04-2024", "03-05-2024"], None),
+        (["08/01/2024", "10/01/2024", "01/02/2024"], [MONTH, DAY]),
+        (["01/02/2024", "01/03/2024", "01/09/2024"], [MONTH, DAY]),
+        (["03-04-2024", "03-05-2024"], ["%m-%d-%Y", "%d-%m-%Y"]),
     ],
 )
-def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
+def test_every_order_of_month_and_day_that_reads_all_dates_is_named(tmp_path, dates, forms):
     table = pd.DataFrame({"Date": dates, "Close": range(1, len(dates) + 1)})
     table.to_csv(tmp_path / "AAA.csv", index=False)
-    source = open_source(f"files:{tmp_path / 'AAA.csv'}")
-    if read is None:
-        with refuses(DataError):
-            source.tickers()
-    else:
-        (item,) = source.fetch(["AAA"])
-        assert item.frame is not None and item.frame["ds"].astype(str).tolist() == read
+    with refuses(DataError) as error:
+        open_source(f"files:{tmp_path / 'AAA.csv'}").tickers()
+    assert " or ".join(f"--date-format {form}" for form in forms) in str(error.value)
 
 
 @pytest.mark.parametrize(

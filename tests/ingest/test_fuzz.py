@@ -22,15 +22,10 @@ BLANK = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "nat", "<na>"}
 NOTATIONS: dict[str, Any] = {
     "%Y-%m-%d": lambda day: day,
     "%Y%m%d": lambda day: day,
-    "%d.%m.%Y": lambda day: day,
-    "%d.%m.%Y 00:00": lambda day: day,
-    "%b %d, %Y 12:00:00 AM": lambda day: day,
     "%Y-%m-%d 00:00:00+00": lambda day: day,
     "%Y-%m-%dT00Z": lambda day: day,
     "%Y%m": lambda day: day.replace(day=1),
     "%YM%m": lambda day: day.replace(day=1),
-    "%m/%Y": lambda day: day.replace(day=1),
-    "%b %Y": lambda day: day.replace(day=1),
     "%G-W%V": lambda day: day - datetime.timedelta(days=day.weekday()),
     "%YQ": lambda day: day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1),
 }

@@ -48,7 +48,6 @@ READ = {
         table('"",time,y', '"{n}"', "{d}", "{n}", dates=YEARS), {}, ("x",), 9,
     ),
     "a river": (table("year,volume", "{d}", "{n}", dates=YEARS), {}, ("x",), 9),
-    "months in full": (table("ds,y", '"August {n}, 2021"', "{n}"), {}, ("x",), 9),
     "an unnamed counter": (table(",date,value", "{n}", "{d}", "1{n}"), {}, ("x",), 9),
     "values that count": (
         table("date,a,b", "{d}", "{n}", "{n}"), {"wide": True}, ("a", "b"), 9,
@@ -117,6 +116,9 @@ REFUSED = {
     "days of years": table("date,y", "202406{n}", "{n}"),
     "weeks without a letter": "date,y\n202152,1\n202153,2\n202201,3\n",
     "days and months without a sign": "date,y\n01022022,1\n02022022,2\n",
+    "months in full": table("ds,y", '"August {n}, 2021"', "{n}"),
+    "dates of Nasdaq": table("Date,Close/Last,Volume", "09/1{n}/2026", "${n}.48", "656727"),
+    "a date before a time with AM": table("date,time,close", "2026-09-0{n}", "9:30 AM", "{n}"),
     "years of two digits": table("date,y", "0{n}-Jan-24", "{n}"),
     "month and day alike": table("date,y", "0{n}/02/2024", "{n}"),
     "month and day alike, hours": table("date,y", "0{n}/02/2024 10:00", "{n}"),

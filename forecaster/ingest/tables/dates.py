@@ -1,4 +1,4 @@
-"""Read times: ISO 8601, periods, what pandas infers from the first cells, and whole numbers.
+"""Read times: ISO 8601, periods, and whole numbers.
 
 All else is refused with the date formats that read it.
 """
@@ -6,7 +6,8 @@ All else is refused with the date formats that read it.
 import datetime
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable
 
 import pandas as pd
 from pandas.tseries.api import guess_datetime_format
@@ -19,11 +20,11 @@ from forecaster.series import counts_steps, dates_of_numbers, means_now, split_o
 EXCEL, STEPS, UTC = "excel", "steps", "utc"
 EPOCHS = ("s", "ms", "us", "ns")
 """Formats of numbers that count these units since 1970."""
-_MONTHS = ("%m/%Y", "%b %Y", "%b-%Y", "%B %Y")
 _NAMED = (
-    "%d-%b-%y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%y%m%d", "%d%m%Y", "%m%d%Y", EXCEL, *EPOCHS,
+    "%d-%b-%y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%y%m%d", "%d%m%Y", "%m%d%Y", "%m/%Y", "%b %Y",
+    "%b-%Y", "%B %Y", EXCEL, *EPOCHS,
 )  # fmt: skip
-"""Formats that are never inferred; an error names those that would read the column."""
+"""Formats that an error names if they read the column, beside those that pandas guesses."""
 _OUR_TIME = (pd.Timestamp("1972-01-01"), pd.Timestamp("2100-01-01"))
 _PERIOD = re.compile(r"^(\d{4})[- ]?([QMW])(\d\d?)(?:-?([1-7]))?$", re.IGNORECASE)
 # Offsets beyond those on earth; and fractions: 2020.5 is the middle of a year, and no May.
@@ -94,7 +95,7 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
     becomes its start.
 
     ``date_format``: of text and numbers, and ``utc`` also of timestamps with a time zone; see
-    :func:`check_date_format`. None: the formats of ``_parse``.
+    :func:`check_date_format`. None: ISO 8601.
 
     Raises DataError for a cell that is not a date, and for whole numbers that may count steps or be
     dates.
@@ -144,10 +145,35 @@ def _what_is_wrong(
 
 
 def _fitting(text: pd.Series) -> list[str]:
-    """Return formats that read the first texts as days of our time, or all of them as steps."""
-    head = text.iloc[:_HEAD]
-    forms = [form for form in _NAMED if by_format(head, form).between(*_OUR_TIME).all()]
+    """Return formats that read all texts as dates, numbers as days of our time, or as steps.
+
+    Where none does, those that the first text seems to have.
+    """
+    guessed = (form for cell in text.iloc[:_HEAD] for form in _guessed(cell))
+    forms = [form for form in dict.fromkeys(guessed) if by_format(text, form).notna().all()]
+    forms = forms or list(dict.fromkeys(_guessed(text.iloc[0])))
+    forms += [form for form in _NAMED if by_format(text, form).between(*_OUR_TIME).all()]
     return [*forms, STEPS] if by_format(text, STEPS).notna().all() else forms
+
+
+def _guessed(written: str) -> list[str]:
+    """Return the formats in which pandas reads a date: with the month, and with the day first."""
+    plain = re.sub(r" ?[AaPp][Mm]$", "", written)
+    orders = (False,) if re.match(r"\d{4}", plain) else (False, True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a date that has another order than this one
+        guessed = [guess_datetime_format(plain, dayfirst=day_first) for day_first in orders]
+    forms = [form for form in guessed if form is not None and "%Y" in form]
+    if plain == written:
+        return forms
+    space = " " if written[len(plain)] == " " else ""
+    return [f"{form.replace('%H', '%I')}{space}%p" for form in forms]
+
+
+def may_be_dates(column: pd.Series) -> bool:
+    """Return whether cells are dates, or would be with a date format."""
+    text = plain_cells(column).astype(str).str.strip().fillna("")
+    return bool(_parse(text).notna().all()) or any("%" in form for form in _fitting(text))
 
 
 def _as_options(formats: Iterable[str]) -> str:
@@ -215,56 +241,20 @@ def _of_numbers(text: pd.Series) -> pd.Series:
 
 
 def _parse(text: pd.Series) -> pd.Series:
-    """Read dates in ISO 8601, or else in the one inferred format that fits every cell.
+    """Read dates in ISO 8601.
 
-    Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day. A day may have
-    a time of day.
-
-    Cells that are none become NaT: those that the most fitting format does not read, and those of
-    another precision than most, such as 2021 among its months. Raises ValueError if formats that
-    fit give different dates.
+    Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day. Cells that are
+    none become NaT, and those of another precision than most, such as 2021 among its months.
     """
     codes, kinds = pd.factorize(text, use_na_sentinel=False)  # most texts repeat
     written = pd.Series(kinds)
-    dates = _parse_distinct(written.mask(written.str.contains(_NO_DATE, regex=True), ""))
+    plain = written.mask(written.str.contains(_NO_DATE, regex=True), "")
+    if plain.str.contains("[QWMqwm]", regex=True).any():
+        plain = plain.str.replace(_PERIOD, _first_day, regex=True)
+    dates = pd.to_datetime(plain, format="ISO8601", errors="coerce")
+    if not dates.isna().any():
+        dates = dates.mask(_are_less_exact(written))
     return (dates if len(dates) == len(text) else dates.take(codes)).set_axis(text.index)
-
-
-def _parse_distinct(written: pd.Series) -> pd.Series:
-    """Read distinct dates."""
-    periods = written.str.contains("[QWMqwm]", regex=True).any()
-    days = written.str.replace(_PERIOD, _first_day, regex=True) if periods else written
-    iso = pd.to_datetime(days, format="ISO8601", errors="coerce")
-    if not iso.isna().any():
-        return iso.mask(_are_less_exact(written))
-    plain = written.str.replace(r" ?([AaPp][Mm])$", r" \1", regex=True)
-    forms = dict.fromkeys(form for cell in plain.iloc[:_HEAD] for form in _formats(cell))
-    read = {form: pd.to_datetime(plain, format=form, errors="coerce") for form in forms or _MONTHS}
-    whole = {form: dates for form, dates in read.items() if not dates.isna().any()}
-    if any((dates != other).any() for dates in whole.values() for other in whole.values()):
-        raise ValueError(
-            f"{written.iloc[0]!r} may have the month or the day first, as no number in these dates "
-            "is above 12; expected dates such as 2024-03-28. Say which: "
-            f"{_as_options(whole)}"
-        )
-    return max((iso, *whole.values(), *read.values()), key=lambda dates: dates.notna().sum())
-
-
-def _formats(written: str) -> Iterator[str]:
-    """Yield the formats in which pandas reads a date: with the month and with the day first.
-
-    Numbers between dots have the day first, if they can.
-    """
-    plain = re.sub(r" [AaPp][Mm]$", "", written)
-    found = re.match(r"(\d\d?)(\D)(\d\d?)\D", plain)
-    if found is None or int(found[3]) > 12:
-        orders = [False]
-    else:
-        orders = [True] if found[2] == "." or int(found[1]) > 12 else [False, True]
-    for day_first in orders:
-        form = guess_datetime_format(plain, dayfirst=day_first)
-        if form is not None and "%Y" in form:
-            yield form if plain == written else form.replace("%H", "%I") + " %p"
 
 
 def _first_day(period: re.Match[str]) -> str:

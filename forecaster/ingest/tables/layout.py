@@ -8,6 +8,7 @@ Accepted layouts, of files and frames alike:
 - a column of dates and one column per series, if the caller says so
 """
 
+import calendar
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
@@ -169,6 +170,7 @@ _PARTS_OF_YEARS = {
     "q": "Q", "qtr": "Q", "quarter": "Q", "m": "M", "mon": "M", "month": "M", "w": "W", "wk": "W",
     "week": "W",
 }  # fmt: skip
+_MONTHS = {name.upper(): str(number) for number, name in enumerate(calendar.month_abbr)}
 _NO_HOURS = {"min", "mins", "minute", "minutes", "s", "sec", "second", "seconds", "day", "year"}
 
 
@@ -182,9 +184,9 @@ def with_clock(dates: pd.Series, clock: pd.Series, where: TableLocation) -> pd.S
     name = canonical(where.written_names.get(CLOCK, str(clock.name)))
     kind = _PARTS_OF_YEARS.get(name)
     if kind and days.str.fullmatch(r"\d{4}(?:\.0)?").all():
-        number = text.str.removesuffix(".0").str.upper().str.removeprefix(kind)
-        of_year = days.str[:4] + kind + number.str.zfill(2)
-        return of_year.where(number.str.isdigit(), text + " " + days.str[:4])
+        number = text.str.removesuffix(".0").str.upper()
+        number = number.str.replace(rf"^{kind}(?=\d)", "", regex=True)
+        return days.str[:4] + kind + number.str[:3].replace(_MONTHS).str.zfill(2)
     whole = text.str.fullmatch(r"\d+(?:\.0)?")
     if (kind or name in _NO_HOURS) and whole.any():
         raise DataError(

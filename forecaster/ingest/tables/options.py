@@ -23,7 +23,7 @@ class ColumnOptions(TypedDict, total=False):
       column for its target: there ``target_col="close"`` means that its numbers are prices.
       Several columns, ``["store", "item"]`` or ``"store+item"``, name series: ``S01/milk``.
       ``time_col="day+hour"`` are a date and its hour or time of day, ``"year+month"`` a month
-    - ``date_format``: how times are written, such as ``%d/%m/%Y``; None: inferred
+    - ``date_format``: how times are written, such as ``%d/%m/%Y``; None: ISO 8601
     - ``missing``: marks that stand for no number, separated by commas: ``"n/a?,-99"``. A row with
       one in place of its time is left out
     - ``wide``: whether each column is a series

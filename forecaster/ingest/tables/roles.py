@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from forecaster.errors import DataError, listed
-from forecaster.ingest.tables.dates import to_times
+from forecaster.ingest.tables.dates import may_be_dates
 from forecaster.ingest.tables.decimals import is_number_column, plain_cells
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.options import Columns
@@ -191,8 +191,8 @@ def _unclear(
     left = [old for old, new in names.items() if new not in roles]
     parts = [f"taken: {listed(taken)}"] if taken else []
     parts += [f"not understood: {describe(table[left])}"] if left else []
-    dated = [old for old in left if missing == "date" and _reads_as_dates(table[old], where)]
-    if dated and _reads_as_dates(pd.Series([dated[0]]), where):
+    dated = [old for old in left if missing == "date" and _reads_as_dates(table[old])]
+    if dated and _reads_as_dates(pd.Series([dated[0]])):
         return DataError(
             f"{where}: the first line, {listed(list(map(repr, table.columns)))}, looks like data; "
             "expected the names of the columns. Add a line above it, such as ds,y or, for several "
@@ -287,12 +287,8 @@ def _may_name_series(cells: pd.Series) -> bool:
     return 2 * cells.nunique() <= len(cells) and not _holds_a_number(cells)
 
 
-def _reads_as_dates(column: pd.Series, where: TableLocation) -> bool:
-    try:
-        to_times(column.iloc[:_MOST_NAMED], where)
-    except DataError:
-        return False
-    return kind_of(column) == "text"
+def _reads_as_dates(column: pd.Series) -> bool:
+    return kind_of(column) == "text" and may_be_dates(column.iloc[:_MOST_NAMED])
 
 
 def describe(table: pd.DataFrame) -> str:
