@@ -52,7 +52,7 @@ reading_options = added(
     click.option("--date-format", metavar="FORMAT", help="Format of dates in files, such as "
                  "%d/%m/%Y; s, ms, us or ns for numbers since 1970; excel for days of a "
                  "spreadsheet; steps for counts of steps; utc for times with an offset, read in "
-                 "UTC.  [default: inferred from each file's dates]"),
+                 "UTC.  [default: ISO 8601]"),
     click.option("--missing", metavar="MARKS", help="Marks of missing values in files, "
                  "separated by commas: n/a?,-99. A row with one in place of its date is left out."),
 )  # fmt: skip

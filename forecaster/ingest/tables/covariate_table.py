@@ -52,7 +52,7 @@ def read_covariates(path: Path, columns: Columns) -> pd.DataFrame:
 
 
 def _times(column: pd.Series, where: TableLocation, form: str | None) -> pd.Series:
-    """Read times by the given date format; if it does not fit, infer the format from this file.
+    """Read times by the given date format, or in ISO 8601 if it fits none of them.
 
     Covariates may come from another source than the series, and so have another format.
     """
