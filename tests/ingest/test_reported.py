@@ -95,7 +95,7 @@ def test_it_is_read_as_it_is_meant(tmp_path, case):
     assert panel.mask.all() and panel.target == ("close" if "two header" in case else "y")
 
 
-HOURS = ["01:00", "02:00", "02:00", "03:00"]
+HOURS = ["01:00", "02:00", "02:00", "03:00", "04:00", "05:00"]
 EPOCH = pd.date_range("2026-10-01", periods=9, freq="h").as_unit("s").astype(int)
 # Each is refused, and read with any of the options that the error names.
 REFUSED = {
@@ -201,6 +201,11 @@ def turn(text: str, said: str) -> str:
     return eval(found[1], {"table": given}).to_csv(index=False)
 
 
+def keep_one(text: str, said: str) -> str:
+    assert "Keep one of the rows" in said and "--" not in said
+    return text.replace("2026-10-01 02:00,3\n", "")
+
+
 ENCODINGS = ("UTF-16", "WINDOWS-1252")
 # Each is refused, and read when the file was changed as the error says.
 CHANGED = {
@@ -213,7 +218,7 @@ CHANGED = {
     "dates in the header": ("item,2026-10-01,2026-10-02,2026-10-03\nA,1,2,3\nB,1,2,3\n",
                             turn, {"wide": True}, 3),
     "a repeated hour": (table("timestamp,value", "2026-10-01 {d}", "{n}", dates=HOURS),
-                        lambda text, said: text.replace("2026-10-01 02:00,3\n", ""), {}, 3),
+                        keep_one, {}, 5),
     **{name: (PART, lambda text, said: text, {}, 9) for name in ENCODINGS},
 }  # fmt: skip
 

@@ -255,8 +255,8 @@ def options_that_name(table: pd.DataFrame, names: Mapping[str, str], columns: Co
     for word in words:
         if (fewer := table.duplicated([*ids, *times, word])).sum() < twice.sum():
             ids, twice = [*ids, word], fewer
-    if twice.mean() > _FEW_TWICE:
-        return []
+    if twice.any() and (ids == known or twice.mean() > _FEW_TWICE):
+        return []  # no column tells its rows apart
     said = {"id": "+".join(ids)} if ids != known else {}
     said |= {"time": "+".join(times)} | ({} if has_target else {"target": numbers[0]})
     options = [columns_option(columns, **said)]
