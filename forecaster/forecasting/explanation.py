@@ -235,6 +235,10 @@ def _whys(changes: pd.Series, change: float, net: float) -> str:
             falls = f"earlier {'rises' if way == 'wider' else 'falls'} that fade"
         each = [(_percent(abs(np.expm1(by))), _spoken(one, falls)) for one, by in its.items()]
         said += [f"{by} {'' if n else way + ' '}through {one}" for n, (by, one) in enumerate(each)]
+    rest = change - parts.sum()
+    if said and abs(rest) >= max(_SMALL, abs(change) / 10):
+        way = "wider" if rest > 0 else "narrower"
+        said.append(f"{_percent(abs(np.expm1(rest)))} {way} through the rest")
     return f": {', '.join(said)}" if said else ""
 
 
