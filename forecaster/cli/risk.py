@@ -72,6 +72,10 @@ def risk(
     """
     file = output and check_output(output, overwrite=overwrite)
     most = None if limit is None else _amount("--limit", limit)
+    if most is not None and not 0 < most[0] < float("inf"):
+        raise UsageError(f"--limit {limit}: expected a limit above 0, such as 5% or 50000")
+    if len({name.casefold() for name, _ in map(_move, moves)}) < len(moves):
+        raise UsageError(f"--if {', '.join(moves)}: expected one move of each ticker")
     steps = None if horizon is None else _steps(horizon)
     found = pipeline.risk_from_home(
         home, from_text(book), horizon=steps, moves=dict(map(_move, moves)), on_notice=say, **asked
@@ -129,7 +133,7 @@ def _print_profits(profits: "pd.DataFrame", base: float) -> None:
         pairs = zip(of["unique_id"][:_NAMED], of["profit"][:_NAMED], strict=True)
         parts = [f"{name} {_number(profit, base, '+')}" for name, profit in pairs]
         total = _money(rows["profit"].iloc[0], base, "+")
-        show(f"{scenario}: {total}; {', '.join(parts)}")
+        show(f"{scenario}: {total}{'; ' if parts else ''}{', '.join(parts)}")
 
 
 def _print_measures(found: "pipeline.Risk", totals: "pd.DataFrame", base: float) -> None:

@@ -130,7 +130,10 @@ def risk(
     panel = as_panel(panel, **columns)
     known = spellings([*panel.ids, *(panel.market.ids if panel.market else ())])
     books = [one.renamed(known) for one in books_of(as_frame(book))]
-    moves = {spelled(known, name) or name: move for name, move in (moves or {}).items()}
+    given = moves or {}
+    moves = {spelled(known, name) or name: move for name, move in given.items()}
+    if len(moves) < len(given):
+        raise UsageError(f"moves: {listed(given)}: two of these are one series; give one move each")
     model, part, reasons = _forecastable(model, panel, [*_tickers(books), *moves])
     futures = _futures(model, part, n_paths, seed, steps)
     holdings = [Holding.of(one, futures) for one in books]
@@ -206,8 +209,13 @@ def as_frame(book: Any) -> Any:
         return book
     lines = read_rows(Path(book))
     header, rows = lines[0].cells if lines else [], lines[1:]
-    cells = [row.cells[: len(header)] for row in rows]
-    return pd.DataFrame(cells, [row.where for row in rows], header)
+    for row in rows:
+        if len(row.cells) != len(header):
+            raise UsageError(
+                f"{row.where}: expected {len(header)} cells, {listed(header)}; got "
+                f"{len(row.cells)}. Numbers have a decimal point and no signs for thousands"
+            )
+    return pd.DataFrame([row.cells for row in rows], [row.where for row in rows], header)
 
 
 def _tickers(books: Sequence[Book]) -> list[str]:
@@ -283,8 +291,9 @@ def _problems(
         of = f" in {one.book.name}" if len(holdings) > 1 else ""
         for name in one.missing:
             why = reasons.get(name, Skipped(Kind.FORECAST_NOT_FINITE))
-            known = one.book.kind != "shares" and abs(one.book.amounts[name]) / one.base
-            share = f" ({known:.1%} of the book)" if known else ""
+            whole = sum(map(abs, [*one.book.amounts.values(), one.book.cash]))
+            known = one.book.kind != "shares"
+            share = f" ({abs(one.book.amounts[name]) / whole:.1%} of the book)" if known else ""
             found[f"{name}{of}"] = f"{why}; left out of all totals{share}"
         if not one.ids:
             raise ModelError(f"no position can be measured:\n{name_reasons(found)}")

@@ -58,7 +58,11 @@ def books_of(table: Any) -> list[Book]:
     if len(ticker) != 1 or len(kinds) != 1 or not frame.columns.is_unique or not len(frame):
         got = f"the columns {listed(frame.columns)}" if len(frame) else "no rows"
         raise UsageError(f"book: got {got}; {EXPECTED}")
-    named = frame.get("book", pd.Series("book", frame.index)).astype(str).str.strip()
+    named = frame.get("book", pd.Series("book", frame.index))
+    if (blank := named.isna() | (named.astype(str).str.strip() == "")).any():
+        where = _where(frame.index[blank][0])
+        raise UsageError(f"{where}: no name in the column book; expected one in each row")
+    named = named.astype(str).str.strip()
     return [
         _book(str(name), kinds[0], its.rename(columns={ticker[0]: "ticker"}))
         for name, its in frame.groupby(named.to_numpy(), sort=False)
@@ -98,16 +102,19 @@ def _book(name: str, kind: str, rows: pd.DataFrame) -> Book:
             )
         amounts = {ticker: _WHOLE * its / total for ticker, its in amounts.items()}
     cash = amounts.pop(CASH, 0.0)
+    if not any(amounts.values()):
+        raise UsageError(f"book {name!r}: no position but cash, which has no risk; leave it out")
     return Book(name, kind, {ticker: its for ticker, its in amounts.items() if its}, cash)
 
 
 def _rows(rows: pd.DataFrame) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield where each row is, and its cells by column."""
     for label, cells in zip(rows.index, rows.to_dict("records"), strict=True):
-        yield (
-            label if isinstance(label, str) else f"row {label}",
-            {str(k): v for k, v in cells.items()},
-        )
+        yield _where(label), {str(k): v for k, v in cells.items()}
+
+
+def _where(label: Any) -> str:
+    return label if isinstance(label, str) else f"row {label}"
 
 
 def _number(where: str, kind: str, ticker: str, given: Any) -> float:

@@ -76,10 +76,9 @@ class Holding:
     def base(self) -> float:
         """What per cent are of: the net value, or the gross one where long and short cancel.
 
-        With cash, and with positions without a price whose value is known.
+        With cash, and without positions that are in no total.
         """
-        lost = [self.book.amounts[name] for name in self.missing if self.book.kind != "shares"]
-        values = np.array([*self.values, *lost, self.book.cash])
+        values = np.array([*self.values, self.book.cash])
         net, gross = float(values.sum()), float(np.abs(values).sum())
         return net if net >= _NO_NET * gross else gross
 

@@ -8,6 +8,7 @@ to it would move the market by as much.
 
 import dataclasses
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,13 @@ def moves_between(panel: Panel, span: str) -> dict[str, float]:
 
     Raises UsageError for anything else, and where no series has one.
     """
-    start, _, end = span.partition(":")
+    days = str(span).split(":")
     try:
-        first, last = (np.datetime64(pd.Timestamp(day), "ns") for day in (start, end or start))
+        first, last = (
+            np.datetime64(datetime.strptime(day, "%Y-%m-%d"), "ns") for day in (days[0], days[-1])
+        )
+        if len(days) > 2 or last < first:
+            raise ValueError(span)
     except ValueError as error:
         expected = "a day such as 2008-10-15, or two: 2008-10-01:2008-10-31"
         raise wrong_argument("stress", span, expected) from error

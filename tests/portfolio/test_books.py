@@ -40,6 +40,8 @@ def test_books_are_read():
         table("ticker,value,currency", "A,1,USD", "B,2,eur", "CASH,5,USD"),
         table("ticker,weight", "A,0.5", "B,-0.5"),
         table("ticker,weight", "A,0"),
+        table("ticker,value", "CASH,5"),
+        pd.DataFrame({"ticker": ["A", "B"], "shares": [1, 2], "book": [None, "x"]}),
     ],
 )
 def test_what_would_make_a_total_wrong_is_refused(given):

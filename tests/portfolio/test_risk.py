@@ -178,8 +178,14 @@ def test_limits_and_horizons_are_said(home, written, options, code, said):
         (("--horizon", "week"), 2),
         (("--if", "MSFT"), 2),
         (("--if", "MSFT=-100%"), 2),
+        (("--if", "MSFT=-5%", "--if", "msft=5%"), 2),
         (("--limit", "much"), 2),
+        (("--limit", "nan"), 2),
+        (("--limit", "-5%"), 2),
         (("--stress", "1999-01-01"), 2),
+        (("--stress", "2024-03"), 2),
+        (("--stress", ":2024-03-08"), 2),
+        (("--stress", "2024-03-08:2024-03-01"), 2),
     ],
 )
 def test_options_that_mean_nothing_are_refused(home, written, options, code):
@@ -193,6 +199,7 @@ def test_a_book_goes_on_without_what_is_unknown(home, written):
     )
     assert "twice" in error_of(home, written, "ticker,shares\nKO,1\nko,2\n")
     assert "line 3" in error_of(home, written, "ticker,shares\nKO,1\nIBM,\n")
+    assert "thousands" in error_of(home, written, "ticker,shares\nKO,1,000\n")
     assert "nothing" in error_of(home, written, "ticker,weight\nKO,1\nIBM,-1\n")
 
 
