@@ -179,9 +179,12 @@ prices_come_in() {
     refuses 1 "broken.csv, line 3, column 'close': 'n.b.' is not a number" \
         ingest --source files:broken.csv
     refuses 1 "--columns id=Aktie" ingest --source files:kurse.csv
-    run 0 ingest --source files:kurse.csv --columns id=Aktie,time=Datum,target=Kurs
+    refuses 1 "--date-format %d.%m.%Y" \
+        ingest --source files:kurse.csv --columns id=Aktie,time=Datum,target=Kurs
+    run 0 ingest --source files:kurse.csv --columns id=Aktie,time=Datum,target=Kurs \
+        --date-format %d.%m.%Y
     says "Stored 4 series"
-    run 0 ingest --source files:european.csv
+    run 0 ingest --source files:european.csv --date-format %d.%m.%Y
     run 0 export --source files:european.csv --output european-back.csv
     python_finds '
 there = pd.read_csv("prices.csv", index_col=["ticker", "date"])["close"].sort_index()
@@ -195,7 +198,7 @@ models_are_fitted() {
     refuses 2 "nowhere.toml: cannot be read: No such file" \
         fit --source files:prices.csv --config nowhere.toml
     run 0 fit --source files:prices.csv --config small.toml --run daily
-    says "1 LSTM for each of 4 series" 'last value'
+    says "1 LSTM for each of 4 series" 'volatility of a month'
     never_says "Removed"
     never_says "worse than"
     refuses 2 "there is a run 'daily' already" fit --source files:prices.csv --run daily
@@ -204,7 +207,7 @@ models_are_fitted() {
     run 0 fit --source files:wide.csv --columns wide --config small.toml --run wide
     run 0 fit --source files:monthly.csv --config small.toml --run monthly --horizon 12
     never_says "worse than"
-    refuses 1 "may have the month or the day first" \
+    refuses 1 "say how: --date-format %m/%d/%Y or --date-format %d/%m/%Y" \
         fit --source files:hourly.csv --config small.toml --horizon 24 --future unclear.csv
     run 0 fit --source files:hourly.csv --config small.toml --run hourly --horizon 24 \
         --future plans.csv
