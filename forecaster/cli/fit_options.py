@@ -119,7 +119,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "start-from": {"type": click.Choice(["pooled", "independent"]), "help": "Start from networks "
                    "trained on all series, or from random weights, so that series do not "
                    "influence each other.  [default: pooled]"},
-    "members": {"type": int, "help": "Networks averaged for each series.  [default: 3]"},
+    "members": {"type": int, "help": "Networks averaged for each series.  [default: 1]"},
     "precision": {"type": click.Choice(["float32", "bfloat16"]), "help": "Precision of the matrix "
                   "products of LSTM and GRU; bfloat16 is faster on some processors (see `status`)."
                   "  [default: float32]"},

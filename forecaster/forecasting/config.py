@@ -169,7 +169,7 @@ class Config:
     premium: float | None = 0.05
     common_volatility: bool = True
     start: str = "pooled"
-    members: int = 3
+    members: int = 1
     shrinkage: float = 3.0
     epochs: int | None = None
     patience: int | None = None

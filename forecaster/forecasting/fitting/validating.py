@@ -301,8 +301,7 @@ def scale_weights(
             found.append((0.0, 0.5, 0.5))
             continue
         x = np.stack([np.ones(int(known.sum())), own[known], shared[known]], -1).astype(float)
-        penalties = [2 * _PENALTIES]
-        (weights,) = by_fisher_scoring(x, y[known].astype(float), _PRIOR, penalties, _ROUNDS)
+        weights = by_fisher_scoring(x, y[known].astype(float), _PRIOR, 2 * _PENALTIES, _ROUNDS)
         constant, of_networks, of_common = np.clip(weights, *_LIMITS).tolist()
         found.append((constant, of_networks, of_common))
     return tuple(found)
