@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from forecaster.classical import filtering as room
 from forecaster.classical import linear_filter
+from forecaster.classical import rows as room
 from tests.messages import refuses
 
 RANDOM = np.random.default_rng(0).normal(size=(7, 30))

@@ -5,8 +5,6 @@ from .ets import MOST_SEASON as MOST_SEASON
 from .ets import Form as Form
 from .ets import ets_ahead as ets_ahead
 from .ets import fit_ets as fit_ets
-from .filtering import linear_filter as linear_filter
-from .filtering import shift as shift
 from .intermittent import INTERMITTENT as INTERMITTENT
 from .intermittent import adida as adida
 from .intermittent import croston as croston
@@ -20,5 +18,7 @@ from .linear import learn_pool as learn_pool
 from .linear import linear_ahead as linear_ahead
 from .models import MODELS as MODELS
 from .patterns import patterns_ahead as patterns_ahead
+from .rows import linear_filter as linear_filter
+from .rows import shift as shift
 from .theta import fit_theta as fit_theta
 from .theta import theta_ahead as theta_ahead

@@ -16,8 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from msgspec import Meta
 
-from forecaster.classical.filtering import shift
-from forecaster.classical.rows import batches
+from forecaster.classical.rows import batches, shift
 
 Row: TypeAlias = Float[np.ndarray, " time"]
 Values: TypeAlias = Float[np.ndarray, "series time"]

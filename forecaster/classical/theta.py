@@ -17,11 +17,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from msgspec import Meta
 
-from forecaster.classical.ets import MOST_SEASON
-from forecaster.classical.filtering import linear_filter
-from forecaster.classical.innovations import Lengths, Values
+from forecaster.classical.ets import MOST_SEASON, Lengths, Values
 from forecaster.classical.models import Functions
-from forecaster.classical.rows import batches
+from forecaster.classical.rows import batches, linear_filter
 
 Row: TypeAlias = Float[np.ndarray, " time"]
 PerSeries: TypeAlias = Float[np.ndarray, " series"]

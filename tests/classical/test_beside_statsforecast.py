@@ -5,7 +5,7 @@ import pytest
 
 from forecaster.classical import Form
 from forecaster.classical.ces import CesForm, Problem, guesses, pieces, search
-from forecaster.classical.innovations import on_grid, refined
+from forecaster.classical.ets import on_grid, refined
 
 FORMS = {
     "ANN": Form("none"),

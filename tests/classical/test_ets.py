@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.classical import ets_ahead, fit_ets
-from forecaster.classical.innovations import squares_of
+from forecaster.classical.ets import squares_of
 
 T = np.arange(60)
 WAVE = np.sin(2 * np.pi * T / 12)
