@@ -30,8 +30,9 @@ ROOMS: dict[str, list[str]] = {
         "training", "checkpoints", "execution", "estimators",
     ],
     "series": [
-        "limits", "showing", "calendar", "causal", "parts", "panel", "combination", "known",
-        "prices", "features", "findings",
+        "limits", "showing", "calendar", "causal", "parts", "panel", "combination", "regression",
+        "effects", "known_rows", "price_features", "common_volatility", "transforms", "any_series",
+        "transform_by_name", "findings", "late",
     ],
     "ingest": [
         "tickers", "store", "tables", "sources", "covariate_files", "frames", "review",

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from forecaster.series.prices.features import active_days
+from forecaster.series.price_features import active_days
 
 DAYS = pd.bdate_range("2020-01-01", "2022-12-30")
 DAYS = DAYS[~DAYS.isin(pd.to_datetime(["2020-12-25", "2021-07-05", "2022-01-17", "2022-07-04"]))]

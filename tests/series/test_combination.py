@@ -6,9 +6,8 @@ import pytest
 import forecaster as fc
 from forecaster.series.combination.components import Combination, components_ahead
 from forecaster.series.combination.nature import Nature, common_seasons, with_common
-from forecaster.series.features.choosing import choose_transform
-from forecaster.series.features.transformed import Transformed
-from forecaster.series.features.transforms import Transform
+from forecaster.series.transform_by_name import choose_transform
+from forecaster.series.transforms import Transform, Transformed
 from tests.frames import long
 
 DAY = 24

@@ -9,13 +9,13 @@ import pytest
 import forecaster as fc
 from forecaster.series import Histories, Panel
 from forecaster.series.causal import shift
-from forecaster.series.prices.common_volatility import (
+from forecaster.series.common_volatility import (
     FEWEST_PEERS,
     CommonVolatility,
+    learn_common_volatility,
     state_of,
     volatility_terms,
 )
-from forecaster.series.prices.learning import learn_common_volatility
 from tests.common_market import frame, index, log_volatilities, panel
 
 ROWS, HELD_BACK = 900, 250

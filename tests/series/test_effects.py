@@ -9,14 +9,14 @@ import forecaster as fc
 from forecaster.series import infer_frequency
 from forecaster.series.calendar.rhythms import rhythm_of
 from forecaster.series.combination.nature import Nature
-from forecaster.series.features.choosing import choose_transform
-from forecaster.series.known.calendar_effects import (
+from forecaster.series.effects import (
     NO_EFFECTS,
     effects_of,
     effects_on,
     learn_calendar,
 )
-from forecaster.series.known.known_rows import KnownPriors, calendar_of
+from forecaster.series.known_rows import KnownPriors, calendar_of
+from forecaster.series.transform_by_name import choose_transform
 from tests.frames import long
 
 EASTERS = pd.to_datetime(["2020-04-12", "2021-04-04", "2022-04-17", "2023-04-09"])

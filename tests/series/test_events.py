@@ -7,7 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.series import Panel, choose_transform, findings_of, say_findings
-from forecaster.series.prices.events import event_factors
+from forecaster.series.price_features import event_factors
 from tests.frames import long
 from tests.messages import refuses, warns
 

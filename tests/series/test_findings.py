@@ -11,8 +11,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.series import Frequency, findings_of, infer_frequency, say_findings
-from forecaster.series.findings.find import Finding, latest, placeholders, unmatched
-from forecaster.series.findings.latest import of_dates, running
+from forecaster.series.findings import Finding, latest, of_dates, placeholders, running, unmatched
 from tests.conftest import run
 from tests.frames import long
 from tests.messages import refuses, warns

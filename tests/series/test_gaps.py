@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.series.calendar.gaps import without_gaps
+from forecaster.series.calendar.spacing import without_gaps
 
 
 def test_years_without_rows_are_not_filled_whole():

@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.series import Ends, find_late, regular_sessions
-from forecaster.series.findings import latest as module
+from forecaster.series import late as module
 
 SESSIONS = regular_sessions("2022-01-03", "2024-06-28")
 END = "2024-06-28"  # in place of the clock

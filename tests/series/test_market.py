@@ -8,7 +8,7 @@ import pandas as pd
 
 from forecaster.errors import UsageError
 from forecaster.series import Panel, behind_market, choose_transform
-from forecaster.series.prices.market import MARKET_FEATURES
+from forecaster.series.price_features import MARKET_FEATURES
 from tests.messages import refuses
 
 DAYS = pd.bdate_range("2024-01-01", periods=80)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.series.known.responses import NO_RESPONSES, History, learn_responses, responses_of
+from forecaster.series.effects import NO_RESPONSES, History, learn_responses, responses_of
 
 PROMOTION, PRICE = 0.4, -0.08  # in logarithms: of a promotion, and of a price that rises by 1
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.series import infer_frequency
-from forecaster.series.calendar.seasons import find_seasons, seasons_of
+from forecaster.series.calendar.spacing import find_seasons, seasons_of
 
 
 @pytest.mark.parametrize("begin", ["2026-03-02 22:00", "2026-03-06 17:00"])

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from forecaster.series import held_back_rows
+from forecaster.series.any_series import AnySeries, LearnedOfAny
 from forecaster.series.combination.counts import CountPrior
 from forecaster.series.combination.learning import fitted, kinds_of, learn, with_judged_blends
 from forecaster.series.combination.nature import Nature
-from forecaster.series.features.any_series import AnySeries, LearnedOfAny
-from forecaster.series.features.choosing import read_transform
-from forecaster.series.features.transforms import Transform
-from forecaster.series.known.calendar_effects import CalendarPrior
-from forecaster.series.known.known_rows import KnownPriors
-from forecaster.series.known.responses import ResponsePrior
+from forecaster.series.common_volatility import OWN_TERMS, STATE_TERMS, CommonVolatility
+from forecaster.series.effects import CalendarPrior, ResponsePrior
+from forecaster.series.known_rows import KnownPriors
 from forecaster.series.panel.covariates import Scaling
-from forecaster.series.prices.common_volatility import OWN_TERMS, STATE_TERMS, CommonVolatility
+from forecaster.series.transform_by_name import read_transform
+from forecaster.series.transforms import Transform
 from tests.messages import refuses
 
 HORIZON = 4

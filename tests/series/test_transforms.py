@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import Kind, Skipped
+from forecaster.series.any_series import AnySeries
 from forecaster.series.combination.nature import Nature
-from forecaster.series.features.any_series import AnySeries
-from forecaster.series.features.choosing import choose_transform, transform_class
-from forecaster.series.features.transforms import NAMES, Transform
 from forecaster.series.panel.panel import Panel
+from forecaster.series.transform_by_name import choose_transform, transform_class
+from forecaster.series.transforms import NAMES, Transform
 
 ROWS, HORIZON = 60, 3
 

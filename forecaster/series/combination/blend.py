@@ -4,6 +4,8 @@ A component says one value for each step ahead (:mod:`.components`). The weights
 components, and the usual size of its errors, are learned (:mod:`.learning`). The size follows the
 level of a series, and grows as a power of the step ahead. A series that is closed at a phase is
 zero there.
+
+What a blend is made of can be kept: terms of its median, factors of its width, its components.
 """
 
 import functools
@@ -11,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from forecaster.series.causal import Ahead, Steps, decayed_mean, lagged, latest_mean, shift, squash
 from forecaster.series.combination.components import Blend, Row, components_ahead
 from forecaster.series.combination.nature import Nature
 from forecaster.series.limits import ROWS_TO_BLEND
+from forecaster.series.parts import Parts
 
 FEATURES = 10
 _AT_ONCE = 2**22  # forecasts of components that are in memory at a time
@@ -176,3 +179,59 @@ def features_of(
         squash((z - base[:, -1]) / unit),
     ]
     return np.stack(features, axis=-1)
+
+
+class KeptBlend(NamedTuple):
+    """Where the parts of one series' blend are kept.
+
+    - ``number``: of the series among all
+    - ``row``, ``nature``: its rows without gaps, in its unit, and its properties
+    - ``steps``: those of the origins, among these rows
+    """
+
+    parts: Parts
+    number: int
+    row: Row
+    nature: Nature
+    steps: Int[np.ndarray, " origin"]
+
+    def keep(self, made: Combined, middle: Ahead, width: Ahead) -> None:
+        """Keep the components, terms and factors of a blend.
+
+        ``middle``, ``width``: what is forecast; of counts mean and deviation
+        """
+        self._keep_components(made)
+        # A level and a season apart from it would change against each other with each new row.
+        season, horizon = (*self.nature.seasons, 1)[0], int(middle.shape[1])
+        middle, width = middle[self.steps], width[self.steps]
+        lately = lagged(self.row, season, horizon)[self.steps]
+        usual = latest_mean(self.row, season)[self.steps][:, None]
+        lately = np.where(np.isnan(lately), usual, lately)
+        if self.nature.counts:
+            blended, size = made.base[self.steps], np.sqrt(middle)
+        else:
+            level = level_of(self.row, self.nature.seasons)[self.steps]
+            blended, size = middle, np.repeat(level[:, None], horizon, axis=1)
+        terms = {
+            "latest season": lately,
+            "trend and smoothing": blended - lately,
+            "running mean": middle - blended,
+        }
+        parts, unit = self.parts, self.nature.unit
+        for name, values in terms.items():
+            parts.put(parts.base, name, self.number, values * unit, 0.0)
+        for name, values in {"level": size * unit, "usual error": width / size}.items():
+            parts.put(parts.scale, name, self.number, values, 1.0)
+
+    def _keep_components(self, made: Combined) -> None:
+        """Keep what each component forecasts, and its weight among those that say anything."""
+        parts, nature = self.parts, self.nature
+        assert nature.blend is not None
+        values = np.stack([each[self.steps] for each in made.components])
+        weights = np.isfinite(values) * np.array(nature.blend.weights)[:, None, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weights = weights / weights.sum(0)
+        names = nature.components.kind.names
+        for name, own, weight in zip(names, values * nature.unit, weights, strict=True):
+            parts.put(parts.components, name, self.number, own)
+            parts.put(parts.weights, name, self.number, weight)

@@ -9,9 +9,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 from msgspec import structs
 
 from forecaster.series.calendar.frequency import Frequency
-from forecaster.series.calendar.gaps import fill, regular_rows, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
-from forecaster.series.calendar.seasons import seasons_of
+from forecaster.series.calendar.spacing import fill, regular_rows, seasons_of, without_gaps
 from forecaster.series.combination.components import NO_COMPONENTS, Blend, Components, Seasons
 from forecaster.series.combination.counts import are_counts, may_be_counts, vary_as_counts
 from forecaster.series.panel.panel import Panel

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from forecaster.series.features.transforms import NAMES, Transform
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.panel import Panel
+from forecaster.series.transforms import NAMES, Transform
 
 
 def transform_class(name: object) -> type[Transform]:
@@ -19,7 +19,7 @@ def transform_class(name: object) -> type[Transform]:
         raise ValueError(f"name: expected one of {', '.join(NAMES)}; got {name!r:.50}")
     if name in Transform.names:
         return Transform  # without any classical model
-    from forecaster.series.features.any_series import AnySeries
+    from forecaster.series.any_series import AnySeries
 
     return AnySeries
 
@@ -48,7 +48,7 @@ def choose_transform(
         alone=alone if name == "combined" else None,
     )
     if name == "last_value" and panel.target != "y":
-        from forecaster.series.features.any_series import unit_of_prices
+        from forecaster.series.any_series import unit_of_prices
 
         made = made.with_learned(unit=unit_of_prices(panel))
     return made.with_series(panel, season)

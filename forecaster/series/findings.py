@@ -1,27 +1,186 @@
-"""Find what a user should know of a panel's series.
+"""What a user should know of the series of a panel, found and said in one sentence of each kind.
 
 A finding is a value, so that parts of a panel can be searched one after another. Latest rows are
 judged since forecasts rest on them most: a wrong one moves all. Prices have flags for this
-(:mod:`forecaster.ingest.review.quality`).
+(:mod:`forecaster.ingest.review.quality`). Series whose latest rows are missing are found by
+:func:`forecaster.series.find_late`.
 """
 
+import dataclasses
 import functools
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Shaped
 
-from forecaster.errors import DataError
-from forecaster.series.calendar.inferring import own_frequency
-from forecaster.series.calendar.seasons import seasons_of
+from forecaster.errors import DataError, ForecasterWarning, printable
+from forecaster.series.calendar.frequency import Frequency
+from forecaster.series.calendar.inferring import next_times, odd_rows, own_frequency
+from forecaster.series.calendar.spacing import in_words, seasons_of, spacing_of
 from forecaster.series.calendar.times import show_time
-from forecaster.series.findings.finding import Finding, first
-from forecaster.series.findings.latest import of_dates
 from forecaster.series.panel.covariates import Future
 from forecaster.series.panel.panel import Panel
 
+_GROUPS, _NAMED = 3, 8  # in a sentence: series of which the same is said, and how many of them
+_WORDS = {
+    "irregular": (
+        "the rows of {some} come at no regular times",
+        "So each step ahead is a row, and the dates of forecasts are guesses, unless `ingest` or "
+        "`fit` reads the rows with --frequency, as named or D for days. If no row means "
+        "zero, add them up by hours (h), days (D), weeks (7D) or months (MS) first, in pandas: "
+        "wide = frame.pivot_table(index='ds', columns='unique_id', values='y', aggfunc='sum')"
+        ".resample('D').sum(min_count=1); filled = wide.fillna(0).where(wide.ffill().notna())",
+    ),
+    "odd": (
+        "the latest row of {some} is at another time than the rows before",
+        "Forecasts go on by the rule of the others, which --frequency states for good. If the row "
+        "is of a period that is not over, leave it out",
+    ),
+    "running": (
+        "the latest row of {some} is of a period that is not over",
+        "It counts as the value of the whole period; if it is not, leave it out",
+    ),
+    "far": (
+        "the latest row of {some} is farther from what was expected than any row before",
+        "Forecasts take it as it is: if the value is an error, correct it in the source; if it is "
+        "meant, the next rows will confirm it",
+    ),
+    "resized": (
+        "the latest rows of {some} are of another size than all rows before",
+        "Forecasts and bands are learned from both sizes. If the unit has changed, multiply the "
+        "earlier rows in the source, and read them again",
+    ),
+    "zeros": (
+        "the latest rows of {some} are the first zeros",
+        "Forecasts may rise again. Closed? Retire them (`forecaster tickers retire`); if the "
+        "zeros mean that nothing is known yet, leave these rows out",
+    ),
+    "dip": (
+        "the past of {some} holds a dip of a season or more",
+        "A blend of components counts these rows as missing: season and bands are those of the "
+        "others",
+    ),
+    "unmatched": (
+        "future covariates: no number at past rows of {some}",
+        "There they count as average, so that little of their effect is learned. Give a number at "
+        "every row: fill or interpolate the file (in pandas, "
+        "frame.set_index('ds').resample('h').interpolate() for hours). The times must be equal to "
+        "those of the series, to the second",
+    ),
+    "missed": (
+        "future covariates: events of {count} series fall on no row, so they count nowhere",
+        "Write the time of the row that each of them moves: a session, without a time of day if "
+        "rows have none",
+    ),
+    "stopped": (
+        "future covariates: events of {count} series have stopped coming, the latest are",
+        "List those to come, too: without them none is expected",
+    ),
+    "placeholder": (
+        "numbers that may stand for missing ones, as no other is below zero: {count} series",
+        "They are learned from as they are; leave these cells empty if the numbers are not known",
+    ),
+    "unconfirmed": ("{count} series jumped at the latest row, which may be an error", ""),
+}
+# Of stored series, which a command names itself.
+_STORED = {
+    "retired": ("{count} series {are} retired and not forecast", ""),
+    "unadjusted": (
+        "prices before a session look unadjusted: {count} series",
+        "`forecaster adjust` lists the proposals and applies them; till then bands are wide",
+    ),
+    "jumped": (
+        "{count} series jumped on the latest session, without a split or dividend",
+        "If that price is wrong, so is the forecast; the next session will tell",
+    ),
+    "frozen": (
+        "the price of {count} series is the same since the day in brackets",
+        "If there is no trade, or the data are no longer brought up to date, bands are too narrow",
+    ),
+    "late": ("the data of {some} are stale", ""),
+    "behind": (
+        "{some} {end} before the others, so that forecasts begin with days that are past",
+        "`forecaster tickers retire` says that no more rows are to come",
+    ),
+    "constant": ("{count} series never changed, so that bands have hardly any width", ""),
+    "ended": ("{count} series had ended before the fit; each is forecast from its end", ""),
+}
+# These say more.
+_INSTEAD = {"late": ("behind", "ended"), "jumped": ("unadjusted",), "constant": ("frozen",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What was found in a series.
+
+    - ``kind``: a word for all findings that are said together
+    - ``name``: the series
+    - ``said``: what is said of this series, in few words
+    - ``rows``: the number of its rows that this is about
+    """
+
+    kind: str
+    name: str
+    said: str = ""
+    rows: int = 0
+
+    @property
+    def of_latest(self) -> bool:
+        """Whether it says that the latest rows may be wrong, which matters to forecasts alone."""
+        return self.kind in ("far", "resized", "zeros")
+
+    @property
+    def of_stored(self) -> bool:
+        """Whether it is about a series of the store, and not about the rows of a panel."""
+        return self.kind in _STORED
+
+
+def say_findings(found: Sequence[Finding], count: int) -> None:
+    """Warn once of each kind of finding; ``count``: the number of all series."""
+    for sentence in findings_in_words([one for one in found if not one.of_stored], count).values():
+        # From here, so that a fit and the forecasts after it say it once.
+        warnings.warn(sentence, ForecasterWarning, stacklevel=1)
+
+
+def findings_in_words(found: Sequence[Finding], count: int) -> dict[str, str]:
+    """Return a sentence for each kind of finding; ``count``: the number of all series."""
+    sentences: dict[str, str] = {}
+    for kind, (before, after) in (_WORDS | _STORED).items():
+        said = {one.name for one in found if one.kind in _INSTEAD.get(kind, ())}
+        if ones := [one for one in found if one.kind == kind and one.name not in said]:
+            are, end = ("is", "ends") if len(ones) == 1 else ("are", "end")
+            some = f"{len(ones)} of {count} series"
+            text = before.format(some=some, count=len(ones), are=are, end=end)
+            sentences[kind] = f"{text}: {_in_short(ones)}" + (f". {after}" if after else "")
+    return sentences
+
+
+def _in_short(ones: Iterable[Finding]) -> str:
+    """Return some series with what is said of them, and how many more there are."""
+    alike: dict[str, list[str]] = {}
+    for one in ones:
+        alike.setdefault(one.said, []).append(printable(one.name, lines=False))
+    groups = [
+        first(names, _NAMED) + (f" ({said})" if said else "") for said, names in alike.items()
+    ]
+    return first(groups, _GROUPS, sum(map(len, list(alike.values())[_GROUPS:])))
+
+
+def first(texts: Sequence[str], most: int = _GROUPS, more: int | None = None) -> str:
+    """Return the first texts, and how many ``more`` there are, by default those left out."""
+    more = len(texts) - most if more is None else more
+    return ", ".join([*texts[:most], *([f"and {more:,} more"] if more > 0 else [])])
+
+
 Rows: TypeAlias = Float[np.ndarray, " row"]
+
+_FEW_ODD = 0.1  # share of rows that may be at other times than their frequency says
+_BEGINS = ("MS", "QS", "YS", "BMS", "BQS", "BYS")  # aliases of first days of periods
+_SHORTEST = pd.Timedelta(days=6)  # between rows of periods
+_FIRST_DAYS = 3  # the first weekday of a month is one of these
 
 _CODES = (-99.0, -999.0, -9999.0, -99999.0, -999999.0)
 _FEW = 0.05  # share of a series' rows that may lack a number of a covariate without a word
@@ -60,6 +219,57 @@ def findings_of(panel: Panel, *, forecasting: bool = False) -> list[Finding]:
     unconfirmed = panel.flagged() & ~panel.flagged(forecasting=True)
     jumped = np.flatnonzero(unconfirmed.any(1))
     return [*found, *(Finding("unconfirmed", panel.ids[row]) for row in jumped)]
+
+
+def of_dates(
+    times: Shaped[np.ndarray, " row"], usual: Frequency, *, of_values: bool
+) -> dict[str, str]:
+    """Return what is to be said of the times of a series, by the kind of finding.
+
+    - ``times``: sorted and unique
+    - ``usual``: the frequency of the panel. Where it is stated, odd rows were named when they were
+      read
+    - ``of_values``: whether the series is of values, not of prices: it then may also end with a
+      period that is not over
+    """
+    frequency, found = own_frequency(times, usual), dict[str, str]()
+    odd = np.zeros(len(times), bool) if frequency.stated else odd_rows(times)
+    if odd.sum() > _FEW_ODD * len(odd):
+        step = in_words(spacing_of(times))
+        said = f"{1 - odd.mean():.0%} of its rows fit steps of {step}"
+        found["irregular"] = "; ".join(filter(None, (said, frequency.option)))
+    elif odd[-1:].any():
+        said = f"{show_time(times[-1])}; next {show_time(next_times(times, 1)[0])}"
+        found["odd"] = "; ".join(filter(None, (said, frequency.option)))
+    if of_values and (until := running(times, frequency)) is not None:
+        found["running"] = until
+    return found
+
+
+def running(times: Shaped[np.ndarray, " row"], frequency: Frequency) -> str | None:
+    """Return what is said of a latest row whose period is not over yet; None where it is.
+
+    A row on the first day of a month, or on the first weekday of one in a series of these, is that
+    of the month, quarter or year that begins there, and one on a Monday that of its week. Any other
+    row is taken to be named by the end of its period, which is not over if that lies in the future.
+    """
+    if times.dtype.kind != "M" or len(times) < 2:
+        return None
+    now, (before, last) = pd.Timestamp.now(), map(pd.Timestamp, times[-2:])
+    # Rows of the future are invented.
+    if before > now or last - before < _SHORTEST or now - last > 2 * (last - before):
+        return None
+    until, kind = last.normalize(), frequency.base[1]
+    first_days = kind == "months" and (pd.DatetimeIndex(times).day <= _FIRST_DAYS).all()
+    if frequency.alias == "W-MON" or kind in _BEGINS or first_days:
+        until = pd.Timestamp(frequency.after(last, 1)[0]).normalize()
+        until = until if kind == "W" else until.replace(day=1)
+    if now >= until:
+        return None
+    return (
+        f"dated {show_time(last)}, not over before {show_time(until)}; --end "
+        f"{(last - pd.Timedelta(days=1)).date()} leaves it out"
+    )
 
 
 def placeholders(panel: Panel) -> Iterator[Finding]:

@@ -15,18 +15,15 @@ from forecaster.series.calendar.inferring import times_after_rows
 from forecaster.series.calendar.rhythms import RHYTHMS
 from forecaster.series.causal import Ahead
 from forecaster.series.combination.nature import Nature
-from forecaster.series.known.calendar_effects import (
+from forecaster.series.effects import (
     NO_EFFECTS,
+    NO_RESPONSES,
     CalendarPrior,
+    History,
+    ResponsePrior,
     effects_of,
     effects_on,
     learn_calendar,
-)
-from forecaster.series.known.regression import Row
-from forecaster.series.known.responses import (
-    NO_RESPONSES,
-    History,
-    ResponsePrior,
     learn_responses,
     responses_of,
 )
@@ -34,6 +31,7 @@ from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.parts import Parts
+from forecaster.series.regression import Row
 
 # What is far from all that came before neither multiplies a series without end nor ends it.
 _LEAST_FACTOR, _MOST_LOGARITHM = 0.1, 5.0

@@ -20,10 +20,9 @@ from msgspec import Meta
 from forecaster.errors import Kind, Skipped
 from forecaster.series.calendar.inferring import own_frequency
 from forecaster.series.causal import change_features, decayed_mean, shift, shrunk_to_usual
-from forecaster.series.combination.blend import FEATURES, combine, features_of
+from forecaster.series.combination.blend import FEATURES, KeptBlend, combine, features_of
 from forecaster.series.combination.components import Seasons
 from forecaster.series.combination.counts import count_forecasts
-from forecaster.series.combination.kept import KeptBlend
 from forecaster.series.combination.learning import (
     NOTHING,
     Blending,
@@ -34,16 +33,7 @@ from forecaster.series.combination.learning import (
     with_judged_blends,
 )
 from forecaster.series.combination.nature import Nature, as_usual, common_seasons, usually_counts
-from forecaster.series.features.transformed import Transformed, stacked
-from forecaster.series.features.transforms import (
-    FIRST_CHANGES,
-    NAMES,
-    Learned,
-    Transform,
-    named,
-    walk,
-)
-from forecaster.series.known.known_rows import (
+from forecaster.series.known_rows import (
     NOTHING_KNOWN,
     KnownPriors,
     KnownRows,
@@ -55,6 +45,16 @@ from forecaster.series.limits import CLASSICAL
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.parts import Parts
+from forecaster.series.transforms import (
+    FIRST_CHANGES,
+    NAMES,
+    Learned,
+    Transform,
+    Transformed,
+    named,
+    stacked,
+    walk,
+)
 
 _LARGEST = 1e150  # largest value; its square does not overflow
 _FARTHEST = 80  # orders of magnitude between two values of which only the ratio counts

@@ -1,4 +1,4 @@
-"""Find series whose dates are not regular, whose latest row is odd, or that have no latest row."""
+"""Series whose latest rows are missing: beside the calendar, or beside the other series."""
 
 import dataclasses
 import functools
@@ -8,75 +8,17 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Shaped
 
 from forecaster.series.calendar.exchanges import exchange_of, last_closed
 from forecaster.series.calendar.frequency import Frequency
-from forecaster.series.calendar.gaps import in_words, spacing_of
-from forecaster.series.calendar.inferring import next_times, odd_rows, own_frequency
+from forecaster.series.calendar.inferring import own_frequency
 from forecaster.series.calendar.times import Date, end_of_day, show_time
-from forecaster.series.findings.finding import Finding
+from forecaster.series.findings import Finding
 from forecaster.series.panel.panel import Panel
-
-_FEW_ODD = 0.1  # share of rows that may be at other times than their frequency says
-_BEGINS = ("MS", "QS", "YS", "BMS", "BQS", "BYS")  # aliases of first days of periods
-_SHORTEST = pd.Timedelta(days=6)  # between rows of periods
-_FIRST_DAYS = 3  # the first weekday of a month is one of these
 
 # Maximum sessions in a row that may be holidays of an exchange with an unknown calendar.
 _UNKNOWN = 2
 _NEW_YORK = "America/New_York"
-
-
-def of_dates(
-    times: Shaped[np.ndarray, " row"], usual: Frequency, *, of_values: bool
-) -> dict[str, str]:
-    """Return what is to be said of the times of a series, by the kind of finding.
-
-    - ``times``: sorted and unique
-    - ``usual``: the frequency of the panel. Where it is stated, odd rows were named when they were
-      read
-    - ``of_values``: whether the series is of values, not of prices: it then may also end with a
-      period that is not over
-    """
-    frequency, found = own_frequency(times, usual), dict[str, str]()
-    odd = np.zeros(len(times), bool) if frequency.stated else odd_rows(times)
-    if odd.sum() > _FEW_ODD * len(odd):
-        step = in_words(spacing_of(times))
-        said = f"{1 - odd.mean():.0%} of its rows fit steps of {step}"
-        found["irregular"] = "; ".join(filter(None, (said, frequency.option)))
-    elif odd[-1:].any():
-        said = f"{show_time(times[-1])}; next {show_time(next_times(times, 1)[0])}"
-        found["odd"] = "; ".join(filter(None, (said, frequency.option)))
-    if of_values and (until := running(times, frequency)) is not None:
-        found["running"] = until
-    return found
-
-
-def running(times: Shaped[np.ndarray, " row"], frequency: Frequency) -> str | None:
-    """Return what is said of a latest row whose period is not over yet; None where it is.
-
-    A row on the first day of a month, or on the first weekday of one in a series of these, is that
-    of the month, quarter or year that begins there, and one on a Monday that of its week. Any other
-    row is taken to be named by the end of its period, which is not over if that lies in the future.
-    """
-    if times.dtype.kind != "M" or len(times) < 2:
-        return None
-    now, (before, last) = pd.Timestamp.now(), map(pd.Timestamp, times[-2:])
-    # Rows of the future are invented.
-    if before > now or last - before < _SHORTEST or now - last > 2 * (last - before):
-        return None
-    until, kind = last.normalize(), frequency.base[1]
-    first_days = kind == "months" and (pd.DatetimeIndex(times).day <= _FIRST_DAYS).all()
-    if frequency.alias == "W-MON" or kind in _BEGINS or first_days:
-        until = pd.Timestamp(frequency.after(last, 1)[0]).normalize()
-        until = until if kind == "W" else until.replace(day=1)
-    if now >= until:
-        return None
-    return (
-        f"dated {show_time(last)}, not over before {show_time(until)}; --end "
-        f"{(last - pd.Timedelta(days=1)).date()} leaves it out"
-    )
 
 
 @dataclasses.dataclass(frozen=True)

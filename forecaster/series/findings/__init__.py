@@ -1,1 +1,0 @@
-"""Find what a user should know of series, and say it."""
