@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from forecaster.forecasting.bands.calibration import (
+from forecaster.forecasting.bands import (
     KNOTS,
     Calibrated,
     normal_scores_of,

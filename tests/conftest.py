@@ -40,7 +40,7 @@ def known_flags(*flags: str) -> str:
 QUICKLY = known_flags("xla_backend_optimization_level=0", "xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("XLA_FLAGS", QUICKLY)  # workers and other processes inherit it
 
-WINDOWS = [f"forecaster.forecasting.{name}" for name in ("bands.distribution", "windows")]
+WINDOWS = [f"forecaster.forecasting.{name}" for name in ("bands", "windows")]
 DENSE = [
     f"forecaster.swarm.{name}"
     for name in (

@@ -39,8 +39,8 @@ ROOMS: dict[str, list[str]] = {
         "stored_panel", "loading", "refreshing",
     ],
     "forecasting": [
-        "config", "methods", "comparing", "bands", "windows", "networks", "model", "network_task",
-        "explanation", "predicting", "explaining", "fitting",
+        "config", "methods", "columns", "bands", "windows", "flax_networks", "networks", "model",
+        "network_task", "explanation", "predicting", "explaining", "fitting",
     ],
     "evaluation": ["origins", "scores", "baselines", "backtest"],
     "storage": ["model", "runs", "unfinished"],

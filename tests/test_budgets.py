@@ -15,7 +15,7 @@ from forecaster.errors import UsageError
 from forecaster.files import Home
 from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of_series
 from forecaster.forecasting.config import Config
-from forecaster.forecasting.fitting import pooled as sampling
+from forecaster.forecasting.fitting import common as sampling
 from forecaster.ingest import Store
 from forecaster.machine import available
 from forecaster.pipeline import budget as memory

@@ -13,7 +13,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
 from forecaster.files import Home, is_held
-from forecaster.forecasting.fitting import pooled as sampling
+from forecaster.forecasting.fitting import common as sampling
 from forecaster.ingest import Store
 from forecaster.storage import Run
 from forecaster.storage.runs import run as opening

@@ -16,7 +16,7 @@ from forecaster.series import CLASSICAL, LONGEST_SEASON, MOST_SEASONS
 class NetworkKind(NamedTuple):
     """What is known of a kind of network outside its own file.
 
-    - ``module``: its Flax module in :mod:`forecaster.forecasting.networks`; empty for LSTM and GRU
+    - ``module``: its class in :mod:`forecaster.forecasting.flax_networks`; empty for LSTM and GRU
     - ``gates``: how many the cell of these has
     - ``sees_whole_window``: whether it takes only windows of ``lookback`` steps, not shorter ones
     """
@@ -119,7 +119,7 @@ class Config:
       None: each network sees only its own series
     - ``premium``: the growth of a price's mean in a year, as a share; its median grows by half the
       variance less. It replaces the drift that networks learned from the past; see
-      :mod:`forecaster.forecasting.bands.drift`. With 0 prices stay where they are in the mean;
+      :func:`forecaster.forecasting.premium_of`. With 0 prices stay where they are in the mean;
       with None, or ``"none"``, the learned drift stays. It does not apply to series other than
       dated prices, nor to transforms other than log returns
     - ``common_volatility``: whether bands also follow a model of volatility that all series share,

@@ -16,7 +16,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from forecaster.errors import ForecasterWarning, ModelError
-from forecaster.forecasting.bands.calibration import normal_scores_of
+from forecaster.forecasting.bands import normal_scores_of
 from forecaster.forecasting.explanation import (
     BAND,
     CALENDAR,

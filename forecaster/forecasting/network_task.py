@@ -12,7 +12,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
-from forecaster.forecasting.bands.distribution import loss_of
+from forecaster.forecasting.bands import loss_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork, functions

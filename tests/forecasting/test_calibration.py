@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from forecaster.forecasting.bands.calibration import KNOTS, common_spread
+from forecaster.forecasting.bands import KNOTS, common_spread
 from tests.bands import band_scores, calibrated
 
 MEAN_SIZE = np.sqrt(2 / np.pi)

@@ -6,8 +6,8 @@ import pytest
 from scipy.special import ndtri
 
 import forecaster as fc
-from forecaster.forecasting.bands.calibration import KNOTS, Calibrated, spread_at_origins
-from forecaster.forecasting.comparing import comparison
+from forecaster.forecasting.bands import KNOTS, Calibrated, spread_at_origins
+from forecaster.forecasting.model import comparison
 from tests import common_market
 from tests.frames import long
 

@@ -10,7 +10,7 @@ from scipy import stats
 import forecaster as fc
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from forecaster.forecasting import around_columns, forecast_columns, quantile_columns
-from forecaster.forecasting.bands.distribution import (
+from forecaster.forecasting.bands import (
     Counts,
     Distribution,
     probability_up_to,
@@ -141,7 +141,7 @@ def forecast_of_new(frame: pd.DataFrame) -> pd.DataFrame:
 @pytest.mark.parametrize("sampled", rest_slow([8, 1000]))
 def test_a_short_series_among_counts_is_counted_though_it_had_no_zero(sampled, monkeypatch):
     for name in ("MOST_SERIES", "_ENOUGH"):  # the series need not be in the sample of the panel
-        monkeypatch.setattr(f"forecaster.forecasting.fitting.pooled.{name}", sampled)
+        monkeypatch.setattr(f"forecaster.forecasting.fitting.common.{name}", sampled)
     found = forecast_of_new(with_short([5.0, 2.0, 7.0]))[["LSTM", "LSTM-lo-80", "LSTM-hi-80"]]
     np.testing.assert_array_equal(found, np.rint(found))
     assert found["LSTM-lo-80"].min() == 0 and found["LSTM-hi-80"].between(2, 12).all()

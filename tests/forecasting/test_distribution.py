@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from forecaster.forecasting.bands.distribution import Distribution, loss_of, said_by
+from forecaster.forecasting.bands import Distribution, loss_of, said_by
 
 ALONE = [(0.3, 2.0, 5.0), (-1.0, 0.5, 2.5), (1.0, 3.0, 1e4)]
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.bands.drift import growth_of
+from forecaster.forecasting.methods import growth_of
 
 DAY = np.log(1.05) / 365.25  # the premium of 5 % a year for a calendar day
 

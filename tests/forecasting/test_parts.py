@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.bands.calibration import Widths
-from forecaster.forecasting.fitting import pooled as sampling
+from forecaster.forecasting.bands import Widths
+from forecaster.forecasting.fitting import common as sampling
 from forecaster.forecasting.fitting.common import Sampling, learn_common
 from forecaster.forecasting.fitting.fit import fit_part, widths_of
 from forecaster.forecasting.methods import usable_rows

@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.forecasting.bands.distribution import Distribution
+from forecaster.forecasting.bands import Distribution
 from forecaster.forecasting.fitting.validating import scale_weights
 from forecaster.forecasting.model import rename_series
 from forecaster.forecasting.predicting.forecast import with_common

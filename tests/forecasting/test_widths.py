@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 import forecaster as fc
-from forecaster.forecasting.bands.calibration import KNOTS, Widths, common_tails
+from forecaster.forecasting.bands import KNOTS, Widths, common_tails
 from forecaster.forecasting.fitting.fit import Scores, widths_of
 from tests.frames import long
 

@@ -13,7 +13,7 @@ from forecaster.series import (
     seasons_of,
 )
 from forecaster.series.calendar.inferring import times_after_rows
-from forecaster.series.late import of_dates
+from forecaster.series.findings import of_dates
 
 RANDOM = np.random.default_rng(0)
 MONTHS = ["MS", "ME", "BMS", "BME", "WOM-1MON", "WOM-3FRI", "LWOM-SAT", "LWOM-FRI"]

@@ -1,21 +1,50 @@
-"""Learn what the networks of all series of a fit share, from a sample of the series."""
+"""Learn what the networks of all series of a fit share, from a sample of the series.
+
+The memory that this takes, and the training of each series, is estimated beside it.
+"""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from forecaster import swarm
 from forecaster.forecasting.config import Config
-from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
+from forecaster.forecasting.fitting.training import Pooled, train_pooled
 from forecaster.forecasting.fitting.validating import with_scale_weights
 from forecaster.forecasting.methods import transform_of, worth_networks
 from forecaster.forecasting.network_task import validation_of
-from forecaster.forecasting.networks import OwnNetwork, with_network
+from forecaster.forecasting.networks import OwnNetwork, param_shapes, with_network
 from forecaster.forecasting.windows import padded_steps
-from forecaster.series import Panel, Transform, Transformed, held_back_rows
+from forecaster.series import (
+    Panel,
+    Transform,
+    Transformed,
+    held_back_rows,
+    sampled_names,
+    transform_class,
+)
+
+MOST_SERIES = 1_000
+MOST_ROWS = 10_000_000  # maximum rows of a sample together, unless it has fewer than _ENOUGH series
+_ENOUGH = 30  # series
+
+
+def sample_of(ids: Sequence[str], steps: int) -> Int[np.ndarray, " sampled"]:
+    """Return the positions of the sampled series in ``ids``, in order; of all if there are few.
+
+    The sample depends only on the names. ``steps``: rows of the longest history.
+    """
+    return sampled_names(ids, most_sampled(steps))
+
+
+def most_sampled(steps: int) -> int:
+    """Return the largest size of a sample if the longest history has ``steps`` rows."""
+    return min(MOST_SERIES, max(_ENOUGH, MOST_ROWS // max(1, steps)))
 
 
 class Sampling(NamedTuple):
@@ -137,3 +166,45 @@ def shared(
     modelled = sampling.networks and config.common_volatility
     held_back = validation_of(config, some.mask.sum(1)) if modelled else None
     return Common(sampling, transform.learned_from(some, config.horizon, held_back))
+
+
+def bytes_of_series(config: Config, steps: int, channels: int) -> int:
+    """Estimate the bytes that a series takes while it is trained; measured, with a margin.
+
+    ``steps``: rows of the longest history; ``channels``: number of channels of the panel.
+    """
+    config, network = with_network(config, None)
+    shapes = jax.tree.leaves(param_shapes(config, _features(config), network))
+    weights = sum(math.prod(leaf.shape) for leaf in shapes) * config.members
+    validated = config.longest_validation * config.horizon * (config.members + 4) * 8
+    return steps * _bytes_of_step(config, channels) + 64 * weights + 4 * validated
+
+
+def bytes_of_combining(config: Config, steps: int) -> int:
+    """Estimate the bytes that one series takes while simple forecasts of it are combined.
+
+    They are computed for one long series at a time, or for few short ones. ``steps``: its rows
+    """
+    combined = config.transform in ("auto", "combined")
+    return 160 * steps * config.horizon if combined else 0
+
+
+def bytes_of_sample(config: Config, series: int, steps: int, channels: int) -> int:
+    """Estimate the bytes that :func:`learn_common` takes; measured, with a margin.
+
+    ``series``: number of all series; others as for :func:`bytes_of_series`.
+    """
+    sampled = min(series, most_sampled(steps))
+    each = _bytes_of_step(config, channels) if config.start == "pooled" else 48 * channels
+    return 2 * sampled * steps * each // 3
+
+
+def _features(config: Config) -> int:
+    # Of all kinds of series, prices have the most features.
+    kind = "log_return" if config.transform == "auto" or config.indices else config.transform
+    return transform_class(kind)(kind, market=config.indices).feature_count(config.horizon)
+
+
+def _bytes_of_step(config: Config, channels: int) -> int:
+    """Return the bytes for one step of a series: panel, features, targets and temporary arrays."""
+    return 24 * channels + 28 * _features(config) + 56 * config.horizon + 120

@@ -16,22 +16,28 @@ import pandas as pd
 from jaxtyping import Bool, Float
 
 from forecaster import swarm
-from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
-from forecaster.forecasting.bands.calibration import Widths, common_spread, common_tails
-from forecaster.forecasting.bands.drift import growth_of
-from forecaster.forecasting.config import Config, checked_config
-from forecaster.forecasting.fitting.arguments import (
-    check_covariates,
-    check_search,
-    check_static,
-    check_training,
+from forecaster.errors import (
+    ForecasterWarning,
+    Kind,
+    NoSeries,
+    Skipped,
+    UsageError,
+    check_callable,
+    check_flag,
+    check_seed,
+    check_type,
+    listed,
+    wrong_argument,
 )
+from forecaster.forecasting.bands import Widths, common_spread, common_tails
+from forecaster.forecasting.config import Config, checked_config
 from forecaster.forecasting.fitting.common import Common, Sampling, shared
 from forecaster.forecasting.fitting.training import train
 from forecaster.forecasting.fitting.validating import inside_bands, validated
 from forecaster.forecasting.methods import (
     FORECAST_BY,
     Method,
+    growth_of,
     has_few_rows,
     methods_of,
     trains,
@@ -53,6 +59,53 @@ from forecaster.series import (
     with_peers,
 )
 from forecaster.swarm.recurrence import products_of
+
+
+def check_training(
+    seed: int,
+    checkpoint: swarm.Checkpoint | None = None,
+    executor: swarm.Executor | None = None,
+    on_progress: Callable[[swarm.Progress], None] | None = None,
+) -> None:
+    """Raise UsageError for an argument of :func:`fit` that is of another type."""
+    check_seed(seed)
+    expected = "a forecaster.swarm.Checkpoint or None"
+    check_type("checkpoint", checkpoint, swarm.Checkpoint | None, expected)
+    runs = callable(getattr(executor, "run", None)) and hasattr(executor, "is_local")
+    if executor is not None and not runs:
+        expected = "an executor, such as forecaster.distributed.Ray(), or None for this process"
+        raise wrong_argument("executor", executor, expected)
+    check_callable("on_progress", on_progress)
+
+
+def check_search(config: Config, *, tune: bool) -> None:
+    """Raise UsageError for a search without networks, and for anything but True and False."""
+    check_flag("tune", tune)
+    if tune and config.is_classical:
+        raise UsageError(
+            f"the model {config.model} has no settings to search: its parameters are always "
+            "estimated. Leave out the search (tune)"
+        )
+
+
+def check_static(panel: Panel, config: Config, *, tune: bool) -> None:
+    """Raise UsageError for static covariates where no network learns from several series."""
+    check_covariates(panel, config)
+    if panel.static is not None and (config.start != "pooled" or tune):
+        raise UsageError(
+            "static covariates tell series apart for a network that is trained on all of them; "
+            "here each series has its own. Leave them out, or take start = 'pooled' without a "
+            "search"
+        )
+
+
+def check_covariates(panel: Panel, config: Config) -> None:
+    """Raise UsageError for covariates that a classical model does not see."""
+    if config.is_classical and (panel.static is not None or panel.future is not None):
+        raise UsageError(
+            f"the model {config.model} sees nothing but its own series, and no covariates. Leave "
+            "them out, or take model = 'auto'"
+        )
 
 
 def fit(
@@ -82,7 +135,7 @@ def fit(
     - ``tune``: first search the learning rate, weight decay and hidden size of each series by its
       validation loss; the report has the choices
     - ``network``: a Flax module of your own in place of the config's ``model``; its interface is
-      described in :mod:`forecaster.forecasting.networks.own`
+      described in :mod:`forecaster.forecasting.flax_networks`
     - ``checkpoint``: allows an interrupted fit to be resumed; see :class:`swarm.Checkpoint`
     - ``executor``: where the networks train, such as a :class:`forecaster.distributed.Ray`; by
       default in this process

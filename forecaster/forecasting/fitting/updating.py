@@ -22,10 +22,9 @@ from forecaster.errors import (
     check_names,
     name_reasons,
 )
-from forecaster.forecasting.fitting.arguments import check_training
 from forecaster.forecasting.fitting.common import Common, Sampling
-from forecaster.forecasting.fitting.fit import coverage_of, fit_part
-from forecaster.forecasting.fitting.pooled import Pooled
+from forecaster.forecasting.fitting.fit import check_training, coverage_of, fit_part
+from forecaster.forecasting.fitting.training import Pooled
 from forecaster.forecasting.methods import rows_to_train
 from forecaster.forecasting.model import Model, check_model, join_models
 from forecaster.forecasting.predicting.predicting import match_panel

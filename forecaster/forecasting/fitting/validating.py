@@ -9,26 +9,28 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
-from forecaster.forecasting.bands.calibration import (
+from forecaster.forecasting.bands import (
+    DOF_AT_START,
+    NORMAL,
     Calibrated,
+    Distribution,
     Widths,
     common_spread,
     normal_scores_of,
     spread_at_origins,
 )
-from forecaster.forecasting.bands.distribution import DOF_AT_START, NORMAL, Distribution
-from forecaster.forecasting.bands.drift import growth_of
-from forecaster.forecasting.comparing import (
+from forecaster.forecasting.config import Config
+from forecaster.forecasting.methods import Method, growth_of
+from forecaster.forecasting.model import (
     COMBINATION_COVERAGE,
     COMPONENTS,
     SEASONAL_NAIVE,
     VOLATILITY,
+    Networks,
+    Params,
     beside,
     crps_of,
 )
-from forecaster.forecasting.config import Config
-from forecaster.forecasting.methods import Method
-from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.network_task import split_of, validation_of
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.forecast import (

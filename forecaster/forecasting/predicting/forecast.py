@@ -30,23 +30,21 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped
-from forecaster.forecasting.bands.calibration import (
+from forecaster.forecasting.bands import (
+    DOF_AT_START,
     Calibrated,
+    Counts,
+    Distribution,
+    ndtri,
     normal_scores_of,
+    said_by,
     spread_at_origins,
 )
-from forecaster.forecasting.bands.columns import (
+from forecaster.forecasting.columns import (
     around_columns,
     check_levels,
     check_quantiles,
     shares_of,
-)
-from forecaster.forecasting.bands.distribution import (
-    DOF_AT_START,
-    Counts,
-    Distribution,
-    ndtri,
-    said_by,
 )
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.methods import FORECAST_BY

@@ -1,7 +1,7 @@
 """Forecast counts, such as pieces sold or patients: the mean of what comes, and its deviation.
 
 Most components aim at the median, which is zero for a series that is zero more often than not. The
-distribution of a count (:mod:`forecaster.forecasting.bands.distribution`) needs its mean. It is an
+distribution of a count (:mod:`forecaster.forecasting.bands`) needs its mean. It is an
 exponentially weighted mean, as Teunter, Syntetos & Babai (2011, European Journal of Operational
 Research 214) update the demand of every period, or the blend of components, or half of each. A
 series of a few rows is shrunk to the mean of its panel, and its ratio of variance to mean to the

@@ -22,9 +22,7 @@ from forecaster.forecasting.config import NETWORKS, Config
 from forecaster.swarm import gru, lstm
 
 if TYPE_CHECKING:
-    from flax import linen, nnx
-
-    OwnNetwork: TypeAlias = type[linen.Module] | type[nnx.Module]
+    from forecaster.forecasting.flax_networks import OwnNetwork
 else:
     OwnNetwork: TypeAlias = type
 
@@ -44,7 +42,7 @@ def with_network(config: Config, network: object | None) -> tuple[Config, OwnNet
     """
     if network is None and not config.is_own:
         return config, None
-    from forecaster.forecasting.networks.own import check_class, import_network, import_path
+    from forecaster.forecasting.flax_networks import check_class, import_network, import_path
 
     own = import_network(config.model) if network is None else check_class(network)
     causal = bool(getattr(own, "causal", False))
@@ -66,16 +64,16 @@ def functions(config: Config, features: int, network: OwnNetwork | None = None) 
     - ``network``: a user's own class in place of the config's model
     """
     if network is not None:
-        from forecaster.forecasting.networks.own import own_functions
+        from forecaster.forecasting.flax_networks import own_functions
 
         return own_functions(network, config, features)
     kind = NETWORKS[config.network]
     if kind.gates:
         init, apply = partial(_init, config, features), partial(_apply, config)
         return swarm.Functions(init, apply, lambda params, _: partial(apply, params))
-    from forecaster.forecasting import networks
+    from forecaster.forecasting import flax_networks
 
-    module = getattr(networks, kind.module)
+    module = getattr(flax_networks, kind.module)
     return swarm.module_functions(lambda rngs: module(config, features, rngs=rngs))
 
 
