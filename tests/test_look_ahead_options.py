@@ -217,6 +217,18 @@ def test_no_option_looks_ahead(option, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*series")
+def test_independent_networks_of_a_few_series_do_not_look_ahead():
+    """The quick twin of the slow case ``config.start=independent``: no series helps another."""
+    settings = dataclasses.replace(CONFIG, start="independent", epochs=1)
+    before, after = (
+        made_until(fc.cross_validation(panel, settings, 12, 3), CUTOFF)
+        for panel in (world("", edited=edited).only(NAMES[:3]) for edited in (False, True))
+    )
+    assert len(after) > 10 and set(after.index) == set(before.index)
+    pd.testing.assert_frame_equal(before.loc[after.index], after, check_exact=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*series")
 def test_more_rows_move_forecasts_by_rounding_alone(tmp_path):
     """The number of rows and of cutoffs decides on the compiled program, and so on the last bit."""
     few = forecasts(tmp_path, "options.membership", edited=False, sessions=155, windows=7)

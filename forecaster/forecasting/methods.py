@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Shaped
 from forecaster.errors import Kind, NoSeries, Skipped
 from forecaster.forecasting.config import Config
 from forecaster.series import (
+    CLASSICAL,
     ROWS_TO_BLEND,
     Panel,
     Transform,
@@ -36,13 +37,12 @@ FEWEST_ROWS = 200
 
 
 class Method(StrEnum):
-    """The means by which a series is forecast."""
+    """The means by which a series is forecast; a classical model has its own name."""
 
     OWN = "own networks"
     COMMON = "common network"
-    ETS = "ets"
-    THETA = "theta"
-    CES = "ces"
+    # From the table of models, so that one more row there is one more method.
+    vars().update({name.upper(): name for name in CLASSICAL})
     COMBINATION = "combination"
     SHRUNKEN_MEAN = "shrunken mean"
     LAST_VALUE = "last value"

@@ -59,7 +59,6 @@ from .panel.histories import Histories as Histories
 from .panel.histories import OwnEnds as OwnEnds
 from .panel.histories import aligned_if as aligned_if
 from .panel.histories import held_back_rows as held_back_rows
-from .panel.histories import on_axis as on_axis
 from .panel.histories import sampled_names as sampled_names
 from .panel.panel import TARGETS as TARGETS
 from .panel.panel import UNCONFIRMED as UNCONFIRMED

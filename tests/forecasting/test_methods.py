@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
-from forecaster.forecasting import CLASSICAL, FORECAST_BY, Method
+from forecaster.forecasting import FORECAST_BY, Method
 from forecaster.forecasting.methods import counted, worth_networks
 from tests.frames import long as frame_by_name
 from tests.messages import refuses, warns
@@ -25,10 +25,6 @@ ODD = {
     "small": list(1e-300 * np.arange(1, 13)),
     "large": list(1e300 * np.arange(1, 13)),
 }
-
-
-def test_each_model_that_may_stand_alone_is_a_method():
-    assert set(CLASSICAL) <= set(Method)
 
 
 def frame_of(series: dict[str, list[float]]) -> pd.DataFrame:

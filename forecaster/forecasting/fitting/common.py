@@ -108,10 +108,8 @@ class Common(NamedTuple):
         own: Bool[np.ndarray, " series"],
         seed: int,
         on_progress: Callable[[swarm.Progress], None] | None = None,
-    ) -> tuple["Common", float]:
+    ) -> "Common":
         """Train the networks that all start from, and weigh them beside the common volatility.
-
-        Also return the seconds of the training.
 
         - ``transformed``, ``panel``: series, the sampled ones among them
         - ``own``: which of them have networks of their own
@@ -124,7 +122,7 @@ class Common(NamedTuple):
             panel, own,
         )  # fmt: skip
         transform = self.transform.with_learned(common_volatility=weighed)
-        return self._replace(transform=transform, pooled=pooled), pooled.seconds
+        return self._replace(transform=transform, pooled=pooled)
 
 
 def learn_common(
@@ -152,8 +150,7 @@ def learn_common(
     early = early.with_components(part, horizon, held_back_rows(part.mask.sum(1), horizon))
     transformed = early.apply(part, horizon, sampling.steps)
     every = np.ones(len(part.ids), bool)
-    common, _ = common.with_pooled(config, network, transformed, part, every, seed, on_progress)
-    return common
+    return common.with_pooled(config, network, transformed, part, every, seed, on_progress)
 
 
 def shared(

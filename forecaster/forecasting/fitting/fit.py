@@ -281,9 +281,9 @@ def fit_part(
     early = common.transform.with_components(panel, horizon, unseen)
     transformed = early.apply(panel, horizon, common.sampling.steps)
     if own.any() and common.pooled is None and config.start == "pooled" and not tune:
-        common, seconds = common.with_pooled(
-            config, network, transformed, panel, own, seed, on_progress
-        )
+        common = common.with_pooled(config, network, transformed, panel, own, seed, on_progress)
+        assert common.pooled is not None
+        seconds = common.pooled.seconds
         early = early.with_learned(common_volatility=common.transform.learned.common_volatility)
         transformed = transformed.beside_networks(early.learned.common_volatility)
     final = early.with_components(panel, horizon)

@@ -145,14 +145,3 @@ def aligned_if(ends: str, panel: Panel) -> tuple[Panel, OwnEnds | None]:
 
 ENDS: Sequence[str] = ("auto", "common", "own")
 """The choices for the time at which series are evaluated: their common end, or their own ends."""
-
-
-def on_axis(panel: Panel, times: Shaped[np.ndarray, " time"]) -> Panel:
-    """Return a panel on a longer time axis, which holds all times of its own."""
-    if len(times) == len(panel.times):
-        return panel
-    at = np.searchsorted(times, panel.times)
-    values = np.full((len(panel.ids), len(times), len(panel.channels)), np.nan)
-    mask = np.zeros((len(panel.ids), len(times)), bool)
-    values[:, at], mask[:, at] = panel.values, panel.mask
-    return dataclasses.replace(panel, values=values, mask=mask, times=times)
