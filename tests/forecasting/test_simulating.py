@@ -1,4 +1,4 @@
-"""Sample paths: distributed as predict says at each time, dependent like past errors."""
+"""Sample paths and their sums: distributed as predict says, dependent like past errors."""
 
 import dataclasses
 
@@ -7,9 +7,12 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import UsageError
+from forecaster.errors import ModelError, UsageError
+from forecaster.forecasting.predicting import simulating
+from forecaster.forecasting.predicting.simulating import scaled_to_now
 from tests.frames import long
 from tests.messages import refuses
+from tests.slow import rest_slow
 
 HORIZON = 5
 CONFIG = fc.Config(horizon=HORIZON, hidden=4, members=2, epochs=4, lookback=30)
@@ -154,3 +157,132 @@ def test_series_that_are_closed_at_times_still_depend_on_each_other():
     moving = steps[steps.std(axis=1) > 0]
     between = np.corrcoef(moving)[0, 1:]
     assert len(moving) == 11 and between.min() < 0.95 and between.max() < 0.9999
+
+
+LEVEL = (80, 95)
+
+
+def test_sums_are_those_of_the_same_paths(fitted):
+    groups = {"all": {f"s{k}": 1.0 for k in range(6)}, "some": {"s1": 2.0, "S4": -1.5}}
+    made = fc.predict_sums(
+        fitted[0], fitted[1], groups, LEVEL, quantiles=[0.3], n_paths=500, seed=3
+    )
+    paths = fc.simulate(fitted[0], fitted[1], n_paths=500, seed=3).rename(columns={"LSTM": "value"})
+    paths["value"] *= paths["unique_id"].map({"s1": 2.0, "s4": -1.5}).fillna(0.0)
+    some = paths.groupby(["ds", "sample_id"])["value"].sum().unstack()
+    got = made[made["unique_id"] == "some"].set_index("ds")
+    columns = {"LSTM": 0.5, "LSTM-lo-80": 0.1, "LSTM-hi-95": 0.975, "LSTM-q-0.3": 0.3}
+    for column, share in columns.items():
+        np.testing.assert_allclose(got[column], some.quantile(share, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(got["mean"], some.mean(axis=1), rtol=1e-12)
+    assert got["series"].tolist() == [2] * HORIZON
+    latest = {n: values[-1] for n, (values, _) in zip(fitted[1].ids, fitted[1].rows(), strict=True)}
+    rise = (some > 2 * latest["s1"] - 1.5 * latest["s4"]).mean(axis=1)
+    np.testing.assert_allclose(got["probability_of_rise"], rise)
+
+
+def test_means_of_parts_add_up_and_bands_know_what_moves_together(fitted):
+    names = fitted[0].ids
+    parts = {name: {name: 1.0} for name in names}
+    hedge = {"hedge": {names[0]: 1.0, names[1]: -1.0}}
+    groups = {**parts, "all": dict.fromkeys(names, 1.0), **hedge}
+    made = fc.predict_sums(fitted[0], fitted[1], groups).set_index(["unique_id", "ds"])
+    width = (made["LSTM-hi-80"] - made["LSTM-lo-80"]).unstack("unique_id").iloc[-1]
+    means = made["mean"].unstack("unique_id")
+    np.testing.assert_allclose(means["all"], means[list(names)].sum(axis=1), rtol=1e-12)
+    # The moves share 80 % of their variance, so the whole is nearly as wide as all parts together,
+    # and a difference far narrower than its two parts.
+    assert 0.8 < width["all"] / width[list(names)].sum() < 1
+    assert width["hedge"] < 0.6 * width[list(names[:2])].sum()
+
+
+def test_frames_of_groups_are_read(fitted):
+    frame = pd.DataFrame({"unique_id": ["s0", "s1", "s1"], "group": ["a", "a", "b"]})
+    weighted = fc.predict_sums(fitted[0], fitted[1], frame.assign(weight=[1, 3, 2]))
+    by_hand = fc.predict_sums(fitted[0], fitted[1], {"a": {"s0": 1, "s1": 3}, "b": {"s1": 2}})
+    pd.testing.assert_frame_equal(weighted, by_hand)
+    plain = fc.predict_sums(fitted[0], fitted[1], frame)
+    pd.testing.assert_frame_equal(
+        plain, fc.predict_sums(fitted[0], fitted[1], frame.assign(weight=1))
+    )
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        {},
+        {"a": {}},
+        {"a": ["s0"]},
+        {"a": {"s0": 0}},
+        {"a": {"s0": float("nan")}},
+        {"a": {"s0": "x"}},
+        pd.DataFrame({"unique_id": ["s0"]}),
+        pd.DataFrame({"unique_id": ["s0"] * 2, "group": "a"}),
+    ],
+)
+def test_other_groups_are_refused(fitted, groups):
+    with refuses(UsageError):
+        fc.predict_sums(fitted[0], fitted[1], groups)
+
+
+def test_a_group_that_lacks_a_forecast_and_too_few_paths_are_errors(fitted):
+    with refuses(ModelError):
+        fc.predict_sums(fitted[0], fitted[1], {"a": {"s0": 1, "XYZ": 1}})
+    with refuses(UsageError):
+        fc.predict_sums(fitted[0], fitted[1], {"a": {"s0": 1}}, level=[99], n_paths=999)
+
+
+SERIES, TIMES = 20, 250
+
+
+def every_time(series: int = SERIES, times: int = TIMES) -> np.ndarray:
+    return np.tile(np.arange(times), (series, 1))
+
+
+def errors(common: np.ndarray, random: np.random.Generator, series: int = SERIES) -> np.ndarray:
+    """Return errors (series, time, 1) of unit variance; ``common``: its share, by time."""
+    shared = np.sqrt(common) * random.normal(size=len(common))
+    own = np.sqrt(1 - common) * random.normal(size=(series, len(common)))
+    return (shared + own)[:, :, None]
+
+
+def correlation(units: np.ndarray) -> float:
+    return float(np.corrcoef(units[:, :, 0])[np.triu_indices(len(units), 1)].mean())
+
+
+def changed(before: float, after: float) -> np.ndarray:
+    """Return a share of common variance that changes thirty times before now."""
+    return np.where(np.arange(TIMES) < TIMES - 30, before, after)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.2, 0.7), (0.6, 0.1)])
+def test_series_move_together_more_like_lately(before, after):
+    """At least a quarter of the way: the forecast is shrunk towards the average."""
+    units = errors(changed(before, after), np.random.default_rng(0))
+    found, average = correlation(scaled_to_now(units, every_time())), correlation(units)
+    assert abs(found - after) < 0.75 * abs(average - after)
+
+
+def walks(common: np.ndarray) -> dict[str, np.ndarray]:
+    """Return values by series, whose changes have this common share."""
+    moves = 0.01 * errors(common, np.random.default_rng(5), 6)[:, :, 0]
+    return {f"s{row}": 100 * np.exp(np.cumsum(one)) for row, one in enumerate(moves)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("column", "wider"), rest_slow([("close", True), ("y", False)]))
+def test_paths_of_prices_and_no_others_follow_the_factor(column, wider, monkeypatch):
+    common = np.where(np.arange(400) < 375, 0.1, 0.9)
+    days = pd.bdate_range("2020-01-01", periods=400)
+    panel = fc.load_panel(long(walks(common), days, column))
+    config = fc.Config(horizon=1, hidden=4, members=1, epochs=2, lookback=20)
+    model = fc.fit(panel, config)
+
+    def deviation_of_sums() -> float:
+        paths = fc.simulate(model, panel, 1000)
+        return float(paths.groupby("sample_id")["LSTM"].sum().std())
+
+    ours = deviation_of_sums()
+    monkeypatch.setattr(simulating, "scaled_to_now", lambda units, positions: units)
+    assert (ours > 1.05 * deviation_of_sums()) == wider
+    assert wider or ours == deviation_of_sums()

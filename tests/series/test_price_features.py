@@ -1,15 +1,39 @@
-"""Known events, such as earnings, widen the forecasts of their days alone."""
+"""What networks of prices see beside changes: anniversaries, events and a market."""
+
+import dataclasses
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ForecasterWarning
-from forecaster.series import Panel, choose_transform, findings_of, say_findings
-from forecaster.series.price_features import event_factors
+from forecaster.errors import DataError, ForecasterWarning, UsageError
+from forecaster.series import Panel, behind_market, choose_transform, findings_of, say_findings
+from forecaster.series.price_features import MARKET_FEATURES, active_days, event_factors
 from tests.frames import long
 from tests.messages import refuses, warns
+
+YEARS = pd.bdate_range("2020-01-01", "2022-12-30")
+YEARS = YEARS[~YEARS.isin(pd.to_datetime(["2020-12-25", "2021-07-05", "2022-01-17", "2022-07-04"]))]
+TIMES = YEARS.to_numpy().astype("datetime64[s]")
+LENGTH = len(TIMES)
+
+
+def active(values: np.ndarray, horizon: int = 5, times: np.ndarray = TIMES) -> list[np.ndarray]:
+    values = np.atleast_2d(values)
+    return active_days(values, times, np.tile(np.arange(LENGTH), (len(values), 1)), horizon)
+
+
+def test_a_day_is_seen_again_after_each_of_four_quarters_and_at_no_other_time():
+    tomorrow, _ = active(np.where(YEARS.isin(pd.to_datetime(["2021-01-13"])), 1.0, 0.0))
+    seen = pd.Series(tomorrow[0], YEARS)["2021-01-13":]  # a year of rows lies before
+    again = pd.to_datetime(["2021-04-14", "2021-07-14", "2021-10-13", "2022-01-12"])
+    day = pd.offsets.BDay(1)
+    assert (seen[again - day] == 1 / 4).all()  # one of the four anniversaries had it
+    assert (seen[again - 2 * day] == 1 / 8).all() and (seen[again] == 1 / 8).all()
+    assert (seen != 0).sum() == 3 * 4
+
 
 ROWS, QUARTER, WIDER = 800, 63, 4.0
 DAYS = pd.bdate_range("2020-01-01", periods=ROWS + 5)
@@ -23,7 +47,7 @@ def marked(count: int) -> np.ndarray:
     return out
 
 
-def market(count: int, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+def with_earnings(count: int, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Prices that move four times as much on days of earnings, and the list of these days."""
     rng = np.random.default_rng(seed)
     events = marked(count)
@@ -39,17 +63,17 @@ def market(count: int, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def test_the_factor_of_a_panel_is_found_and_columns_that_are_no_events_have_none():
-    prices, listed = market(8)
+    prices, listed = with_earnings(8)
     (factor,) = event_factors(fc.load_panel(prices).with_future(listed))
     assert factor == pytest.approx(WIDER, rel=0.25)
     assert event_factors(fc.load_panel(prices)) == ()
-    panel, days = fc.load_panel(market(4)[0]), np.arange(len(DAYS))
+    panel, days = fc.load_panel(with_earnings(4)[0]), np.arange(len(DAYS))
     columns = {"few": days == 9, "often": 1.0, "wide": days % 2, "level": 2.0 * (days % 50 == 0)}
     assert event_factors(panel.with_future(pd.DataFrame({"ds": DAYS, **columns}))) == (1.0,) * 4
 
 
 def test_the_scale_widens_from_the_event_on_and_is_as_before_after_it():
-    prices, listed = market(6)
+    prices, listed = with_earnings(6)
     panel = fc.load_panel(prices).with_future(listed)
     known = choose_transform("auto", panel).learned_from(panel, 5)
     scale = known.apply(panel, 5).scale
@@ -68,7 +92,7 @@ def test_the_scale_widens_from_the_event_on_and_is_as_before_after_it():
 
 @pytest.mark.parametrize("moment", ["2023-01-28", "2023-01-25 16:30"])  # a Saturday, an evening
 def test_an_event_to_come_that_is_no_session_is_named(moment):
-    prices, listed = market(4)
+    prices, listed = with_earnings(4)
     panel = fc.load_panel(prices)
     assert panel.times[-1] == np.datetime64("2023-01-24")
     model = fc.fit(panel.with_future(listed), fc.Config(hidden=2, members=1, epochs=1))
@@ -80,7 +104,7 @@ def test_an_event_to_come_that_is_no_session_is_named(moment):
 
 @pytest.mark.slow
 def test_a_kind_that_has_not_happened_yet_changes_no_model():
-    prices, listed = market(4)
+    prices, listed = with_earnings(4)
     panel, settings = fc.load_panel(prices), fc.Config(hidden=2, members=1, epochs=1, horizon=3)
     known = listed[listed["date"] <= panel.times[-1]].assign(event="earnings")
     rows = {"ticker": ["T0", "T1"], "event": ["split", "alliance"]}
@@ -104,7 +128,7 @@ def test_a_kind_that_has_not_happened_yet_changes_no_model():
 
 
 def test_a_list_names_kinds_or_none():
-    prices, listed = market(3)
+    prices, listed = with_earnings(3)
     panel = fc.load_panel(prices)
     kinds = listed.assign(event=np.where(np.arange(len(listed)) % 2, "earnings", "dividend"))
     future = panel.with_future(pd.concat([kinds, kinds])).future  # listed twice is listed
@@ -126,7 +150,7 @@ def test_a_list_names_kinds_or_none():
     ],
 )
 def test_a_list_that_cannot_be_read_is_refused(change):
-    prices, listed = market(3)
+    prices, listed = with_earnings(3)
     with refuses(DataError):
         Panel.from_frame(prices).with_future(change(listed))
 
@@ -140,7 +164,97 @@ def test_a_list_that_cannot_be_read_is_refused(change):
     ],
 )
 def test_a_list_that_seems_wrong_is_questioned(change):
-    prices, listed = market(3)
+    prices, listed = with_earnings(3)
     with warns(ForecasterWarning):
         panel = Panel.from_frame(prices).with_future(change(listed))
         say_findings(findings_of(panel), 3)
+
+
+QUARTER_YEAR = pd.bdate_range("2024-01-01", periods=80)
+LACKS = 50  # a day without a row of the index
+BEGINS = 5  # the day of the first row of the index
+
+
+def table(seed: int = 0) -> pd.DataFrame:
+    """Return prices of two stocks, the second with a later start, and of an index."""
+    random = np.random.default_rng(seed)
+    parts = []
+    for name in ("AAA", "BBB", "SPY"):
+        close = 50 * np.exp(np.cumsum(random.normal(0, 0.02, len(QUARTER_YEAR))))
+        parts.append(pd.DataFrame({"unique_id": name, "ds": QUARTER_YEAR, "close": close}))
+    parts[1] = parts[1].iloc[7:]
+    parts[2] = parts[2].drop(index=[*range(BEGINS), LACKS])
+    return pd.concat(parts, ignore_index=True)
+
+
+def declared(frame: pd.DataFrame) -> Panel:
+    return Panel.from_frame(frame).with_market("SPY", forecast=False)
+
+
+def seen(panel: Panel) -> dict[str, pd.DataFrame]:
+    """Return the features of the market, by series and day."""
+    made = choose_transform("auto", panel).apply(panel, 3)
+    features = made.features[:, :, -MARKET_FEATURES:]
+    return {
+        name: pd.DataFrame(features[row][at >= 0], index=panel.times[at[at >= 0]])
+        for row, (name, at) in enumerate(zip(panel.ids, made.positions, strict=True))
+    }
+
+
+def test_it_is_the_state_of_the_index_at_its_latest_row():
+    frame = table()
+    index = frame[frame["unique_id"] == "SPY"].set_index("ds")["close"]
+    change = index.apply(np.log).diff()
+    # Weights of decay^k, normalised: what pandas calls adjusted.
+    weekly, monthly, quarterly = (
+        np.sqrt((change**2).ewm(alpha=1 - decay).mean() + 1e-8) for decay in (0.8, 0.94, 0.985)
+    )
+    scale = np.sqrt((monthly**2 + quarterly**2) / 2)
+    expected = pd.DataFrame(
+        {
+            0: (change / scale.shift()).clip(-8, 8),
+            1: np.log(change.abs() / scale.shift() + 0.1),
+            2: np.log(weekly / monthly),
+            3: np.log(monthly / quarterly),
+        }
+    )
+    expected = expected.reindex(QUARTER_YEAR).ffill().fillna(0)
+    panel = declared(frame)
+    made = choose_transform("auto", panel).apply(panel, 3)
+    for row, (name, features) in enumerate(seen(panel).items()):
+        own = made.positions[row] >= 0
+        np.testing.assert_allclose(features[[0, 1, 2, 3]], expected.loc[features.index], atol=1e-5)
+        ratio = np.log(
+            scale.reindex(QUARTER_YEAR).ffill().loc[features.index] / made.scale[row, own, 0]
+        )
+        np.testing.assert_allclose(features[4], ratio.fillna(0), atol=1e-5, err_msg=name)
+    assert (seen(panel)["AAA"].iloc[:BEGINS] == 0).all(axis=None)
+    same = seen(panel)["AAA"].iloc[[LACKS - 1, LACKS]]
+    assert (same[[0, 1, 2, 3]].nunique() == 1).all()
+
+
+def test_series_that_go_on_after_the_index_are_named_with_both_dates():
+    panel = declared(table())
+    assert panel.market is not None
+    assert behind_market(panel) == {}
+    shorter = dataclasses.replace(panel, market=panel.market.until(QUARTER_YEAR[75]))
+    said = str(behind_market(shorter)["AAA"])
+    assert f"its latest row is of {QUARTER_YEAR[-1]:%Y-%m-%d}, but the market SPY ends on" in said
+    assert f"{QUARTER_YEAR[75]:%Y-%m-%d}" in said
+    few = dataclasses.replace(panel, market=panel.market.until(QUARTER_YEAR[76]))
+    assert behind_market(few) == {}
+    assert "SPY has no row yet on 2024-01-03" in str(
+        behind_market(panel.until(QUARTER_YEAR[2]))["AAA"]
+    )
+
+
+def test_what_cannot_be_a_market_is_said():
+    panel = Panel.from_frame(table())
+    wrongs: list[Any] = ["SPX", ["SPY", "SPX"], None, 5, [5]]
+    for wrong in wrongs:
+        with refuses(UsageError):
+            panel.with_market(wrong)
+    other = Panel.from_frame(table().rename(columns={"close": "y"})).with_market("SPY")
+    with refuses(UsageError):
+        choose_transform("auto", other)
+    assert choose_transform("log_return", other).market == ("SPY",)
