@@ -2,16 +2,20 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError
+from forecaster.errors import DataError, Kind, Skipped
+from forecaster.forecasting.fitting.training import candidates
 from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS
 from tests.messages import refuses
 from tests.slow import slow
+from tests.swarm.test_fitting import same
+from tests.swarm.test_shards import Elsewhere
 
 
 def forecasts(panel, config, seed=1) -> pd.DataFrame:
@@ -179,3 +183,65 @@ def test_errors_are_set_against_the_last_value_and_the_season_before():
     for column, errors in (("naive", naive), ("seasonal_naive", seasonal)):
         expected = report["mae"]["wave"] / np.mean(errors)
         assert report[f"mae_relative_to_{column}"]["wave"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_series_that_no_worker_could_train_is_skipped_by_name(panel, config, model):
+    away = fc.fit(panel, config, seed=1, executor=Elsewhere(1, lost=[3]))
+    assert away.skipped == {TICKERS[3]: Skipped(Kind.NOT_TRAINED, detail="lost three times")}
+    kept = model.only([name for name in TICKERS if name != TICKERS[3]])
+    assert away.ids == kept.ids and away.report.equals(kept.report)
+    assert same(away.networks.params, kept.networks.params)
+
+
+@pytest.fixture
+def half(config, units):
+    """Return the settings of the other tests with bfloat16, on any processor."""
+    return dataclasses.replace(
+        config, precision="bfloat16", start="independent", members=1, hidden=5
+    )
+
+
+def test_a_model_of_bfloat16_learns_keeps_its_precision_and_its_bits(panel, half, units, tmp_path):
+    model = fc.fit(panel, half, seed=1)
+    assert model.provenance["products"] == f"bfloat16 ({units})"
+    assert not (model.report["status"] == "diverged").any()
+    fc.save(model, tmp_path / "model")
+    loaded = fc.load(tmp_path / "model")
+    assert loaded.config.precision == "bfloat16"
+    forecast = fc.predict(loaded, panel)
+    assert forecast.equals(fc.predict(model, panel))
+    alone = fc.fit(panel.only(panel.ids[2:3]), half, seed=1)
+    mine = forecast[forecast["unique_id"] == panel.ids[2]].reset_index(drop=True)
+    assert mine.equals(fc.predict(alone, panel.only(panel.ids[2:3])).reset_index(drop=True))
+
+
+@pytest.fixture(scope="module")
+def tuned(panel, config):
+    return fc.fit(panel, dataclasses.replace(config, epochs=6), seed=1, tune=True)
+
+
+@pytest.mark.slow
+def test_each_series_searches_its_own_settings(tuned, panel, config, tmp_path):
+    report = tuned.report
+    tried = {(c["hidden"], c["learning_rate"], c["weight_decay"]) for c in candidates(config)}
+    assert len(tried) == 18
+    for _, row in report.iterrows():
+        assert (row["hidden"], row["learning_rate"], row["weight_decay"]) in tried
+    assert tuned.config.hidden == report["hidden"].max()
+    assert (report["epochs_tried"] > report["epochs"]).all()
+    # The reported losses belong to the networks that were kept: they forecast as they did then.
+    plain = fc.fit(panel, dataclasses.replace(config, epochs=6), seed=1)
+    better = report["validation_loss"] <= plain.report["validation_loss"] + 1e-4
+    assert better.mean() >= 0.8  # its own settings were among the candidates, given up or not
+    frame = fc.predict(tuned, panel)
+    folder = fc.save(tuned, tmp_path / "model")
+    pd.testing.assert_frame_equal(fc.predict(fc.load(folder), panel), frame)
+
+
+def test_networks_trained_on_one_series_are_its_own(panel, config):
+    config = dataclasses.replace(config, start="pooled", epochs=1, members=2)
+    networks = fc.fit(panel.only(panel.ids[:1]), config, seed=1).networks
+    for own, common in zip(*map(jax.tree.leaves, (networks.params, networks.start)), strict=True):
+        np.testing.assert_array_equal(own[0], common)
+    assert networks.report["epochs"].tolist() == [1] and networks.computed
