@@ -36,7 +36,7 @@ PNAS 118(48)), which raise the CRPS of stocks by 0 to 0.1 %; and levels that ada
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -161,14 +161,17 @@ class Distribution:
         """The axes of the forecasts."""
         return self.location.shape
 
+    def picked(self, pick: Callable[[np.ndarray], np.ndarray]) -> "Distribution":
+        """Return the distributions of some forecasts, such as some origins or some steps ahead.
+
+        ``pick``: returns the part of any array of forecasts, with the same series
+        """
+        counts = self.counts and Counts(self.counts.rows, *map(pick, self.counts[1:]))
+        return Distribution(pick(self.location), pick(self.scale), pick(self.dof), counts)
+
     def at(self, origins: slice | Int[np.ndarray, " some"]) -> "Distribution":
         """Return the distributions of some origins, the second axis."""
-        location, scale, dof = (part[:, origins] for part in (self.location, self.scale, self.dof))
-        counts = self.counts
-        if counts is not None:
-            base, unit, draws = (part[:, origins] for part in counts[1:])
-            counts = Counts(counts.rows, base, unit, draws)
-        return Distribution(location, scale, dof, counts)
+        return self.picked(lambda part: part[:, origins])
 
     def scores(self, values: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """Return the normal scores of outcomes, NaN where unknown.

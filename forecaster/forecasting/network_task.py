@@ -16,13 +16,7 @@ from forecaster.forecasting.bands import loss_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork, functions
-from forecaster.forecasting.windows import (
-    MODES,
-    AnyArray,
-    Split,
-    TrainingMode,
-    Windows,
-)
+from forecaster.forecasting.windows import MODES, AnyArray, Split, TrainingMode, Windows
 from forecaster.series import Transformed
 
 

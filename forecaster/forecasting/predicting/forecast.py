@@ -40,28 +40,12 @@ from forecaster.forecasting.bands import (
     said_by,
     spread_at_origins,
 )
-from forecaster.forecasting.columns import (
-    around_columns,
-    check_levels,
-    check_quantiles,
-    shares_of,
-)
+from forecaster.forecasting.columns import around_columns, check_levels, check_quantiles, shares_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.methods import FORECAST_BY
-from forecaster.forecasting.model import (
-    Model,
-    Networks,
-    Params,
-    merge_members,
-    split_members,
-)
+from forecaster.forecasting.model import Model, Networks, Params, merge_members, split_members
 from forecaster.forecasting.networks import OwnNetwork, functions, gather
-from forecaster.series import (
-    Panel,
-    ScaleWeights,
-    Transformed,
-    next_times,
-)
+from forecaster.series import Panel, ScaleWeights, Transformed, next_times
 
 ByHorizon: TypeAlias = Float[np.ndarray, "series origin horizon"]
 Origins: TypeAlias = Int[np.ndarray, "series origin"]
@@ -267,16 +251,12 @@ class Forecast:
 
     def ahead(self, steps: Sequence[int]) -> "Forecast":
         """Return the forecasts of some steps ahead; 0: of the next one."""
-        steps, made, spread = [*steps], self.distribution, self.calibrated
-        location, scale, dof = (part[..., steps] for part in (made.location, made.scale, made.dof))
-        counts = made.counts
-        if counts is not None:
-            counts = Counts(counts.rows, *(part[..., steps] for part in counts[1:]))
+        steps, spread = [*steps], self.calibrated
         return dataclasses.replace(
             self,
             base=self.base[..., steps],
             unit=self.unit[..., steps],
-            distribution=Distribution(location, scale, dof, counts),
+            distribution=self.distribution.picked(lambda part: part[..., steps]),
             calibrated=spread._replace(
                 spread=spread.spread[..., steps],
                 reach=spread.reach[..., steps],

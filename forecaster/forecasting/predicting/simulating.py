@@ -31,18 +31,9 @@ from forecaster.errors import (
     wrong_argument,
 )
 from forecaster.forecasting.bands import FARTHEST, Distribution, ndtri
-from forecaster.forecasting.columns import (
-    check_levels,
-    check_quantiles,
-    shares_of,
-)
+from forecaster.forecasting.columns import check_levels, check_quantiles, shares_of
 from forecaster.forecasting.model import Model
-from forecaster.forecasting.predicting.forecast import (
-    RISE,
-    finite_rows,
-    latest_of,
-    price_factor,
-)
+from forecaster.forecasting.predicting.forecast import RISE, finite_rows, latest_of, price_factor
 from forecaster.forecasting.predicting.predicting import prepared
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.machine import free_memory

@@ -15,12 +15,7 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster.classical import Pool, count_of_features
 from forecaster.series.causal import Ahead, Steps
-from forecaster.series.combination.blend import (
-    closed_ahead,
-    combine,
-    component_forecasts,
-    level_of,
-)
+from forecaster.series.combination.blend import closed_ahead, combine, component_forecasts, level_of
 from forecaster.series.combination.components import (
     NAMES,
     Blend,

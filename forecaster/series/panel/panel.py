@@ -32,11 +32,7 @@ from forecaster.series.calendar.times import (
     show_time,
 )
 from forecaster.series.panel.covariates import Future, static_table
-from forecaster.series.panel.stacking import (
-    Layout,
-    as_times,
-    stack,
-)
+from forecaster.series.panel.stacking import Layout, as_times, stack
 from forecaster.series.showing import (
     as_html,
     as_text,
