@@ -30,8 +30,8 @@ ROOMS: dict[str, list[str]] = {
         "training", "checkpoints", "execution", "estimators",
     ],
     "series": [
-        "limits", "showing", "calendar", "causal", "parts", "panel", "combination", "regression",
-        "effects", "known_rows", "price_features", "common_volatility", "transforms", "any_series",
+        "limits", "showing", "calendar", "causal", "parts", "panel", "combination", "effects",
+        "known_rows", "price_features", "common_volatility", "transforms", "any_series",
         "transform_by_name", "findings", "late",
     ],
     "ingest": [

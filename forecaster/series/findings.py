@@ -19,7 +19,7 @@ from jaxtyping import Float, Shaped
 from forecaster.errors import DataError, ForecasterWarning, printable
 from forecaster.series.calendar.frequency import Frequency
 from forecaster.series.calendar.inferring import next_times, odd_rows, own_frequency
-from forecaster.series.calendar.spacing import in_words, seasons_of, spacing_of
+from forecaster.series.calendar.spacing import seasons_of, spacing_of, span_in_words
 from forecaster.series.calendar.times import show_time
 from forecaster.series.panel.covariates import Future
 from forecaster.series.panel.panel import Panel
@@ -235,7 +235,7 @@ def of_dates(
     frequency, found = own_frequency(times, usual), dict[str, str]()
     odd = np.zeros(len(times), bool) if frequency.stated else odd_rows(times)
     if odd.sum() > _FEW_ODD * len(odd):
-        step = in_words(spacing_of(times))
+        step = span_in_words(spacing_of(times))
         said = f"{1 - odd.mean():.0%} of its rows fit steps of {step}"
         found["irregular"] = "; ".join(filter(None, (said, frequency.option)))
     elif odd[-1:].any():

@@ -21,6 +21,7 @@ from forecaster.series.effects import (
     CalendarPrior,
     History,
     ResponsePrior,
+    Row,
     effects_of,
     effects_on,
     learn_calendar,
@@ -31,7 +32,6 @@ from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.parts import Parts
-from forecaster.series.regression import Row
 
 # What is far from all that came before neither multiplies a series without end nor ends it.
 _LEAST_FACTOR, _MOST_LOGARITHM = 0.1, 5.0

@@ -135,7 +135,7 @@ def spaced_otherwise(
     as_usual = (gaps > spacing / _ALIKE) & (gaps < spacing * _ALIKE)
     if as_usual.mean() >= _COMMON:
         return None
-    now, then = (in_words(one, dated=times.dtype.kind == "M") for one in (now, spacing))
+    now, then = (span_in_words(one, dated=times.dtype.kind == "M") for one in (now, spacing))
     return f"its rows are {now} apart, {others} {then}"
 
 
@@ -147,7 +147,7 @@ def _gaps(times: Shaped[np.ndarray, " row"]) -> Float[np.ndarray, " gap"]:
     return gaps.astype(float)
 
 
-def in_words(spacing: float, *, dated: bool = True) -> str:
+def span_in_words(spacing: float, *, dated: bool = True) -> str:
     """Return seconds as "7 days", "1 hour" or the like; ``dated``: False: a whole number."""
     if not dated:
         return f"{spacing:g}"
