@@ -1,5 +1,6 @@
 from .calendar.exchanges import EXCHANGES as EXCHANGES
 from .calendar.exchanges import NEW_YORK as NEW_YORK
+from .calendar.exchanges import Hours as Hours
 from .calendar.exchanges import exchange_of as exchange_of
 from .calendar.exchanges import last_closed as last_closed
 from .calendar.exchanges import regular_sessions as regular_sessions
@@ -7,7 +8,6 @@ from .calendar.exchanges import sessions as sessions
 from .calendar.exchanges import timezone_of as timezone_of
 from .calendar.frequency import Frequency as Frequency
 from .calendar.frequency import in_words as in_words
-from .calendar.hours import Hours as Hours
 from .calendar.inferring import common_frequency as common_frequency
 from .calendar.inferring import infer_frequency as infer_frequency
 from .calendar.inferring import most_common as most_common

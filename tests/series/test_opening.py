@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from forecaster.series import default_season, infer_frequency
+from forecaster.series.calendar.frequency import open_numbers
 from forecaster.series.calendar.inferring import times_after_rows
-from forecaster.series.calendar.opening import open_numbers
 from forecaster.series.calendar.spacing import regular_rows, seasons_of, without_gaps
 
 DAYS = pd.date_range("2022-01-03", periods=200)  # from a Monday on

@@ -1,17 +1,20 @@
-"""The frequency of times: which come next, which lie between, and the same in words."""
+"""The frequency of times: which come next, which lie between, and the same in words.
+
+The week is divided into slots as long as a series' step, from the midnight that begins a Monday:
+seven days, or 168 hours. A slot in which a row hardly ever came lately is closed.
+"""
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from forecaster.errors import DataError
-from forecaster.series.calendar.exchanges import regular_sessions
-from forecaster.series.calendar.hours import Hours
-from forecaster.series.calendar.opening import in_slots
+from forecaster.series.calendar.exchanges import Hours, regular_sessions
 from forecaster.series.calendar.times import Time, show_time
 
 WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
@@ -32,6 +35,12 @@ _BASES = {
 }  # fmt: skip
 _NAMES = {3_600: "h", 60: "min", 1: "s"}  # of pandas
 _PERIODS = {3: "quarter", 12: "year"}
+_DAY_SECONDS, _WEEK = 86_400, 7 * 86_400  # seconds
+_SHORTEST = 900  # seconds of a slot; of minutes, a week has ten thousand
+_MONDAY = 4 * _DAY_SECONDS  # seconds from the epoch, a Thursday, to the first Monday
+_WEEKS, _FEWEST = 10, 3  # latest weeks that are compared, and weeks that are needed
+_RARELY = 0.25  # a slot is closed where rows came in a smaller share of the weeks
+_MOSTLY = 0.7  # least share of the times in open slots that have a row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Frequency:
     - ``hours``: the sessions that intraday times keep to; None for all hours
     - ``day``: the day of the month, 31 for the last; 0 where dates have no common one
     - ``open``: the slots of the week in which times of days or of a part of a day come, see
-      :mod:`forecaster.series.calendar.opening`; empty for all of them
+      :func:`infer_open`; empty for all of them
     - ``stated``: whether a caller states it, so that rows tell no other
     """
 
@@ -195,3 +204,46 @@ def in_words(frequency: Frequency) -> str:
         whole = next(unit for unit in UNITS if count % unit == 0)
         count, unit = count // whole, UNITS[whole]
     return f"{unit}s" if count == 1 else f"every {count} {unit}s"
+
+
+def infer_open(times: Shaped[np.ndarray, " row"], seconds: int) -> tuple[int, ...]:
+    """Return the open slots of the week; empty where all are open, or where they are not regular.
+
+    - ``times``: sorted and unique dates
+    - ``seconds``: the step; a day, or a part of one of fifteen minutes or more
+    """
+    if not _SHORTEST <= seconds <= _DAY_SECONDS or _DAY_SECONDS % seconds:
+        return ()
+    lately = times[times > times[-1] - np.timedelta64(_WEEKS * _WEEK, "s")]
+    weeks = (lately[-1] - lately[0]) / np.timedelta64(_WEEK, "s")
+    if weeks < _FEWEST:
+        return ()
+    counts = np.bincount(_slots(lately, seconds), minlength=_WEEK // seconds)
+    is_open = counts >= max(1.0, _RARELY * weeks)
+    slots = tuple(np.flatnonzero(is_open).tolist())
+    regular = counts[is_open].sum() >= _MOSTLY * len(slots) * weeks
+    return slots if regular and 0 < len(slots) < len(counts) else ()
+
+
+def in_slots(
+    times: Shaped[np.ndarray, " time"], seconds: int, slots: Sequence[int]
+) -> Bool[np.ndarray, " time"]:
+    """Return which dates lie in some slots of the week, each ``seconds`` long."""
+    return np.isin(_slots(times, seconds), np.asarray(slots))
+
+
+def open_numbers(
+    times: Shaped[np.ndarray, " time"], seconds: int, slots: Sequence[int]
+) -> Int[np.ndarray, " time"]:
+    """Return the number of open slots up to each date, counted from some week.
+
+    A date in a closed slot has the number of the open one before.
+    """
+    since = times.astype("datetime64[s]").astype(np.int64) - _MONDAY
+    within = np.searchsorted(np.asarray(slots), since % _WEEK // seconds, side="right")
+    return since // _WEEK * len(slots) + within
+
+
+def _slots(times: Shaped[np.ndarray, " time"], seconds: int) -> Int[np.ndarray, " time"]:
+    since = times.astype("datetime64[s]").astype(np.int64) - _MONDAY
+    return since % _WEEK // seconds

@@ -11,10 +11,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Shaped
 
-from forecaster.series.calendar.exchanges import regular_holidays
-from forecaster.series.calendar.frequency import WEEKDAYS, Frequency
-from forecaster.series.calendar.hours import infer_hours
-from forecaster.series.calendar.opening import infer_open
+from forecaster.series.calendar.exchanges import infer_hours, regular_holidays
+from forecaster.series.calendar.frequency import WEEKDAYS, Frequency, infer_open
 
 _NEARLY_ALL = 0.9  # share of the rows that must follow a rule
 _FEWEST = 7  # rows that tell whether some do not follow a rule

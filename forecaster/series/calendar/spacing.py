@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.series.calendar.frequency import UNITS, Frequency
-from forecaster.series.calendar.opening import open_numbers
+from forecaster.series.calendar.frequency import UNITS, Frequency, open_numbers
 from forecaster.series.limits import LONGEST_SEASON
 
 _DAY = 86_400  # seconds
