@@ -226,7 +226,7 @@ def test_csv_has_one_writer():
         if isinstance(node, ast.Attribute) and node.attr in ("to_csv", "writerow", "writerows")
     ]
     # What is digested for a fit to be resumed is not written.
-    assert sorted(calls) == ["files/csv_writer.py", "storage/runs/request.py"]
+    assert sorted(calls) == ["files/outputs.py", "storage/runs/request.py"]
 
 
 HEAVY = (

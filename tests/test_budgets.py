@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster import machine
 from forecaster.errors import UsageError
 from forecaster.files import Home
 from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of_series
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting import common as sampling
 from forecaster.ingest import Store
-from forecaster.machine import available
 from forecaster.pipeline import budget as memory
 from forecaster.series.combination.blend import combine
 from forecaster.series.combination.components import (
@@ -49,15 +49,15 @@ def store(file):
 
 
 def test_what_is_free_is_that_of_the_container(tmp_path, monkeypatch):
-    assert available.free_memory() > 2**26
-    monkeypatch.setattr(available, "_GROUP", tmp_path)
-    before = available.free_memory()
+    assert machine.free_memory() > 2**26
+    monkeypatch.setattr(machine, "_GROUP", tmp_path)
+    before = machine.free_memory()
     (tmp_path / "memory.max").write_text("3000000\n")
     (tmp_path / "memory.current").write_text("1000000\n")
     (tmp_path / "memory.stat").write_text("anon 900000\ninactive_file 50000\n")
-    assert available.free_memory() == 2_050_000  # cached pages of files count as free
+    assert machine.free_memory() == 2_050_000  # cached pages of files count as free
     (tmp_path / "memory.max").write_text("max\n")
-    assert available.free_memory() > before / 2
+    assert machine.free_memory() > before / 2
     assert memory.parse_memory("1.5 GiB") == 3 * 2**29 and memory.parse_memory("2gb") == 2 * 10**9
 
 

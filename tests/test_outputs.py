@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import UsageError
-from forecaster.files import check_output, excel_writer
+from forecaster.files import check_output, outputs
 from tests.messages import refuses
 
 TABLE = pd.DataFrame(
@@ -111,12 +111,12 @@ def test_a_workbook_shows_the_clock_of_a_timezone_and_names_it(tmp_path):
 def test_a_full_disk_is_an_error_of_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(OSError, match="No space left"):
-        excel_writer.write_excel(TABLE, Path("/dev/full"))
+        outputs.write_excel(TABLE, Path("/dev/full"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_more_rows_than_a_sheet_has_are_refused_and_nothing_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(excel_writer, "_MOST_ROWS", 2)
+    monkeypatch.setattr(outputs, "_MOST_ROWS", 2)
     with refuses(UsageError):
         check_output(tmp_path / "a.xlsx").write_table(TABLE)
     assert list(tmp_path.iterdir()) == []

@@ -1,3 +1,4 @@
+from .exceptions import DISTRIBUTION as DISTRIBUTION
 from .exceptions import BadAnswer as BadAnswer
 from .exceptions import ClusterError as ClusterError
 from .exceptions import DamagedModel as DamagedModel
@@ -21,17 +22,16 @@ from .exceptions import check_names as check_names
 from .exceptions import check_seed as check_seed
 from .exceptions import check_type as check_type
 from .exceptions import check_whole as check_whole
+from .exceptions import has as has
 from .exceptions import listed as listed
 from .exceptions import name_reasons as name_reasons
+from .exceptions import pip_command as pip_command
 from .exceptions import printable as printable
 from .exceptions import quoted as quoted
+from .exceptions import require as require
 from .exceptions import warn as warn
 from .exceptions import warn_of_skipped as warn_of_skipped
 from .exceptions import wrong_argument as wrong_argument
-from .extras import DISTRIBUTION as DISTRIBUTION
-from .extras import has as has
-from .extras import pip_command as pip_command
-from .extras import require as require
 from .skipped import Kind as Kind
 from .skipped import Skipped as Skipped
 from .skipped import skipped_from_json as skipped_from_json

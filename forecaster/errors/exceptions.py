@@ -3,6 +3,7 @@
 Each message says what is wrong and where, what was expected, what came instead, and what to do.
 """
 
+import importlib.util
 import operator
 import warnings
 from collections.abc import Collection, Hashable, Iterable, Mapping
@@ -15,6 +16,8 @@ _MOST_SHOWN = 300  # characters in a list of names
 _FEW = 8  # reasons that are named, and series that are named with each
 _MOST_QUOTED = 80  # characters of a wrong argument
 _SEEDS = -(2**31), 2**32 - 1  # a random key is made of 32 bits of it
+DISTRIBUTION = "forecaster-swarm"
+"""This project's name on the Python Package Index, where ``forecaster`` is another project."""
 
 
 class ForecasterError(Exception):
@@ -232,3 +235,24 @@ def name_reasons(skipped: Mapping[str, object]) -> str:
     if rest := sum(map(len, list(alike.values())[_FEW:])):
         lines.append(f"  and {rest:,} more series")
     return "\n".join(lines)
+
+
+def has(library: str) -> bool:
+    """Return whether a library is installed."""
+    return importlib.util.find_spec(library) is not None
+
+
+def require(library: str, extra: str, what: str) -> None:
+    """Raise UsageError, with the command that installs it, unless a library is installed.
+
+    - ``library``: the name of its module
+    - ``extra``: the extra of this distribution that installs the library
+    - ``what``: what needs the library, as named in the message
+    """
+    if not has(library):
+        raise UsageError(f"{what} needs {library}, which is not installed: {pip_command(extra)}")
+
+
+def pip_command(extra: str) -> str:
+    """Return the commands that install an extra, from the package index and in a clone."""
+    return f'`pip install "{DISTRIBUTION}[{extra}]"` (in a clone: `pip install -e ".[{extra}]"`)'

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from forecaster.errors import ModelError, UsageError, listed, printable, wrong_argument
-from forecaster.files import as_bytes, atomic
+from forecaster.files import atomic
 
 # A folder that holds this file is complete.
 _RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"
@@ -210,6 +210,33 @@ def renamed(folder: Path, name: str) -> Path:
 
 def _stamped(time: str, model: str, name: str | None) -> str:
     return f"{time}-{model}" if name is None else f"{time}.{name}"
+
+
+def as_text(path: str | Path) -> str:
+    """Return a path as text, read as UTF-8 in every locale.
+
+    Bytes that are not UTF-8 become lone surrogates, as in Python; :func:`as_bytes` reverses it.
+    """
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
+
+
+def as_bytes(text: str) -> bytes:
+    """Return the bytes of a path from its :func:`as_text`."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def from_text(text: str) -> Path:
+    """Return the path that a user typed in this locale, or that :func:`as_text` gave in any."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return Path(os.fsdecode(as_bytes(text)))
+    return Path(text)
+
+
+def readable(name: str | Path) -> str:
+    r"""Return a name as valid text, in which a byte that is not UTF-8 is written as ``\xf6``."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def file_name(name: str) -> str:

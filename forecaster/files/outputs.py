@@ -6,17 +6,19 @@ All this is checked before the work begins; files then appear whole or not at al
 """
 
 import dataclasses
+import datetime
+import io
+import math
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from forecaster.errors import UsageError, has, pip_command
+from forecaster.errors import UsageError, has, pip_command, printable
 from forecaster.files import atomic
-from forecaster.files.csv_writer import write_csv
-from forecaster.files.paths import open_for_arrow
+from forecaster.files.reading import open_for_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +34,23 @@ DATABASE = "sql:"
 _URL = re.compile(r"[a-zA-Z][\w+.:-]*://")
 _OWN = Path("/dev/fd")
 FORMATS = tuple(dict.fromkeys(TABLES.values()))
+# A formula begins with one of these signs, also in full width. Spreadsheets may split cells at
+# signs other than commas, so a formula may begin after such a sign, too.
+_SIGN = "[=+@\uff1d\uff0b\uff0d\uff20-]"
+# Spaces and invisible characters; some programs strip them from the beginning of a cell.
+_UNSEEN = (
+    "[\\s\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202f\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
+)
+_FORMULA = re.compile(
+    rf"^(?={_UNSEEN}{_SIGN}|{_UNSEEN}[\t\r\n])|(?<=[;|\t\r\n])(?={_UNSEEN}{_SIGN})"
+)
+_MOST_ROWS, _MOST_COLUMNS = 1_048_575, 16_384  # of a sheet, without the headings
+_EXACT = 10**15  # Excel keeps 15 digits of a number
+_MOST_TEXT = 32_767  # characters in a cell
+_WIDTH = 21  # width of columns in characters; a date with a time fits
+_AS_THEY_ARE = {"strings_to_formulas": False, "strings_to_urls": False, "constant_memory": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,12 +212,6 @@ def _write_parquet(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
                 writer.close()
 
 
-def _write_excel(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
-    from forecaster.files.excel_writer import write_excel
-
-    write_excel(_joined(parts), path)
-
-
 def _joined(parts: "Iterable[pd.DataFrame]") -> "pd.DataFrame":
     import pandas as pd
 
@@ -206,6 +219,103 @@ def _joined(parts: "Iterable[pd.DataFrame]") -> "pd.DataFrame":
     return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
 
+def write_csv(
+    table: "pd.DataFrame", to: "Path | IO[str] | None" = None, *, header: bool = True
+) -> str:
+    """Write a table as CSV, with a quote before each text or heading that would be a formula.
+
+    - ``to``: a path or an open file; None: return the text
+    - ``header``: whether to write the column names; for a table in parts, only with the first part
+    """
+    out = table.rename(columns=_unformulated)
+    for position, kind in enumerate(out.dtypes):
+        if kind.kind not in "biufcmM":  # numbers and times are not text
+            column = out.iloc[:, position]
+            quoted = {text: _unformulated(text) for text in column.dropna().unique()}
+            out.isetitem(position, column.astype(object).map(quoted).to_numpy())
+    return out.to_csv(to, index=False, header=header) or ""
+
+
+def _unformulated(text: object) -> object:
+    if not isinstance(text, str):
+        return text
+    # Python before 3.13 does not quote a lone carriage return, which would end the row.
+    return _FORMULA.sub("'", text).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def write_excel(table: "pd.DataFrame", path: Path) -> None:
+    """Write a table as an Excel workbook.
+
+    Excel has no timezones: times are written as clocks in their zone show them, and the heading
+    names the zone. Text that begins like a formula stays text. Whole numbers of more than 15 digits
+    are written as text, since Excel would round them.
+
+    Raises UsageError when the table has more rows or columns than a sheet can hold, OSError when
+    the file cannot be written.
+    """
+    import xlsxwriter
+    from xlsxwriter.exceptions import FileCreateError
+
+    if len(table) > _MOST_ROWS or len(table.columns) > _MOST_COLUMNS:
+        raise UsageError(
+            f"the table has {len(table):,} rows and {len(table.columns):,} columns; Excel holds "
+            f"{_MOST_ROWS:,} and {_MOST_COLUMNS:,} at most. Write .parquet or .csv"
+        )
+    # In memory, since an interrupted ZipFile tries to write again when Python drops it.
+    packed = io.BytesIO()
+    try:
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+            xlsxwriter.Workbook(packed, {**_AS_THEY_ARE, "tmpdir": folder}) as book,
+        ):
+            book.use_zip64()  # this affects only workbooks of more than 4 GB
+            sheet = book.add_worksheet("forecaster")
+            sheet.freeze_panes(1, 0)
+            columns = [_column(table.iloc[:, number]) for number in range(len(table.columns))]
+            for number, (_, _, form) in enumerate(columns):
+                sheet.set_column(number, number, _WIDTH, book.add_format(form))
+            bold = book.add_format({"bold": True, "quote_prefix": True})
+            sheet.write_row(0, 0, [heading for heading, _, _ in columns], bold)
+            for row, values in enumerate(zip(*(v for _, v, _ in columns), strict=True), 1):
+                sheet.write_row(row, 0, values)
+    except FileCreateError as error:
+        raise error.args[0] from error  # the OSError
+    path.write_bytes(packed.getbuffer())
+
+
+def _column(column: "pd.Series") -> tuple[str, list[Any], dict[str, Any]]:
+    """Return the heading of a column, its cells and their format."""
+    heading = printable(column.name)[:_MOST_TEXT]
+    form: dict[str, Any] = {"quote_prefix": True}  # text stays text when it is edited
+    if column.dtype.kind == "M":
+        zone = getattr(column.dtype, "tz", None)
+        if zone is not None:
+            heading, column = f"{heading} [{zone}]", column.dt.tz_localize(None)
+        there = column.dropna()
+        days = bool((there == there.dt.normalize()).all())
+        form = {"num_format": "yyyy-mm-dd" if days else "yyyy-mm-dd hh:mm:ss"}
+    values = column.astype(object).where(column.notna(), None).tolist()
+    return heading, [_cell(value, dates="num_format" in form) for value in values], form
+
+
+def _cell(value: Any, *, dates: bool) -> object:
+    """Return what Excel can hold of a value; the rest is text, without control characters.
+
+    Its dates begin in 1900, and it counts 29 February 1900, which never was.
+
+    ``dates``: whether the column is one of dates
+    """
+    value = value.item() if hasattr(value, "item") else value  # a number of NumPy
+    if isinstance(value, datetime.datetime):
+        held = dates and value.year > 1900
+    elif isinstance(value, int):
+        held = abs(value) < _EXACT
+    else:
+        held = value is None or (isinstance(value, float) and math.isfinite(value))
+    return value if held else printable(value)[:_MOST_TEXT]
+
+
 _WRITERS: Mapping[str, Callable[[Path, "Iterable[pd.DataFrame]"], None]] = {
-    "csv": _write_csv, "json": _write_json, "parquet": _write_parquet, "excel": _write_excel,
+    "csv": _write_csv, "json": _write_json, "parquet": _write_parquet,
+    "excel": lambda path, parts: write_excel(_joined(parts), path),
 }  # fmt: skip

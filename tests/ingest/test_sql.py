@@ -165,7 +165,7 @@ def test_what_is_missing_is_named_with_what_installs_it(monkeypatch, database):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
             if name == "sqlalchemy":
-                patch.setattr("forecaster.errors.extras.has", lambda library: library != name)
+                patch.setattr("forecaster.errors.exceptions.has", lambda library: library != name)
             url = "postgresql://me@host/db" if name == "psycopg" else f"sqlite:///{database}"
             return said(UsageError, lambda: open_source(f"sql:{url}", query="prices"))
 

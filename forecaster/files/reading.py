@@ -1,25 +1,91 @@
-"""Read Parquet files, and refuse those that take much more memory than their size suggests.
+"""Read files that anything may have written, and refuse what is not what it seems.
 
-A file of a few kilobytes can hold any number of equal rows, or one text of any length. How much it
-holds is read from the footer, its list of contents; SECURITY.md says what a forged one can do.
+No pipe or device is waited for, and JSON is strict. A Parquet file of a few kilobytes can hold any
+number of equal rows, or one text of any length. How much it holds is read from the footer, its list
+of contents; SECURITY.md says what a forged one can do.
 """
 
 import contextlib
+import errno
+import json
+import math
+import os
+import re
+import reprlib
+import stat
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from forecaster.files.paths import open_for_arrow
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+SEPARATOR_LINE = re.compile(r"\s*\"?sep=(?P<separator>.)\"?\s*", re.IGNORECASE)
+"""The first line of a CSV file, with which spreadsheets name the sign between cells."""
 _SMALL = 1 << 20  # bytes; a smaller file is read within seconds, whatever it holds
 # Maximum numbers of cells and of unpacked bytes in a small file, and for each byte of a larger one.
 _CELLS, _CELLS_PER_BYTE = 8_000_000, 400
 _UNPACKED, _LOOSEST = 1 << 27, 1000
 _FEW = 100_000  # rows; fewer are read faster than threads start
+
+
+def read_plain(path: Path) -> bytes:
+    """Return the content of a plain file. Raises OSError for any other.
+
+    Reading from a pipe or a device may never end.
+    """
+    check_plain(path)
+    return path.read_bytes()
+
+
+def check_plain(path: Path) -> None:
+    """Raise OSError if a path exists and is neither a plain file nor a link to one."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the latter of a NUL in the name
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
+
+
+def open_for_arrow(path: Path, mode: Literal["rb", "wb"] = "rb") -> "pa.NativeFile":
+    """Open a file for Arrow, which by itself opens only names in UTF-8.
+
+    Raises OSError with the name if the file does not exist, or is to be read and is not plain.
+    """
+    import pyarrow as pa
+
+    if mode == "rb":
+        path.stat()  # the error of Arrow does not name the file
+        check_plain(path)
+    return pa.OSFile(os.fsencode(path), mode)
+
+
+def parse_json(raw: bytes) -> dict[str, Any]:
+    """Parse an object in strict JSON: no NaN, no infinity, no number beyond a float.
+
+    Raises ValueError for anything else.
+    """
+    try:
+        content = json.loads(raw, parse_constant=_refuse, parse_float=_finite)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"expected an object; got {reprlib.repr(content)}")
+    return content
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{reprlib.repr(digits)} is beyond any number")
+    return number
 
 
 def most_cells(size: int) -> int:
