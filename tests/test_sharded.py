@@ -16,7 +16,7 @@ from forecaster.files import Home, is_held
 from forecaster.forecasting.fitting import common as sampling
 from forecaster.ingest import Store
 from forecaster.storage import Run
-from forecaster.storage.runs import run as opening
+from forecaster.storage import run as opening
 from forecaster.swarm.execution.schedule import train_shard
 from tests.conftest import error, prices, run
 from tests.messages import refuses

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import forecaster as fc
 from forecaster.errors import ForecasterError, Kind, ModelError, Skipped
 from forecaster.storage import METHODS, Run
-from forecaster.storage.model.checking import widths_to_json
-from forecaster.storage.runs.run_index import write_index
+from forecaster.storage.checking import widths_to_json
+from forecaster.storage.run import write_index
 from tests.limits import within_limits
 from tests.messages import refuses
 from tests.storage.mutants import JSON, change_json, mutate

@@ -21,7 +21,7 @@ from forecaster.storage import (
     unfinished_fits,
     versions,
 )
-from forecaster.storage.runs.request import read_request, write_request
+from forecaster.storage.unfinished import read_request, write_request
 from forecaster.swarm.checkpoints import checkpoint
 from tests.messages import refuses
 

@@ -18,8 +18,8 @@ from forecaster.files import Home, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.ingest.store.corrections import Corrections
 from forecaster.storage import choose_run, remove_run, rename_run, runs_of, save_run
-from forecaster.storage.runs.prices import under_new_names
-from forecaster.storage.runs.run_index import SCHEMA, read_index
+from forecaster.storage.prices import under_new_names
+from forecaster.storage.run import SCHEMA, read_index
 from tests.ingest.older import written
 from tests.messages import refuses
 

@@ -1,6 +1,6 @@
 """Finished shards of a fit that is under way, and the run that they become.
 
-A shard lies in ``unfinished/<fit>/shards``: a model as :mod:`forecaster.storage.model.saving`
+A shard lies in ``unfinished/<fit>/shards``: a model as :mod:`forecaster.storage.saving`
 writes it, with ``part.json`` and the scores of its series that are in the sample.
 """
 
@@ -16,8 +16,9 @@ import numpy as np
 from forecaster.errors import Skipped, skipped_from_json, skipped_to_json
 from forecaster.files import Home, atomic, parse_json
 from forecaster.forecasting import Config
-from forecaster.storage.model.checking import read_bytes, widths_to_json
-from forecaster.storage.model.saving import (
+from forecaster.storage.checking import read_bytes, widths_to_json
+from forecaster.storage.run import SHARDS, shard_name, write_index
+from forecaster.storage.saving import (
     ARRAYS,
     REST,
     as_new_run,
@@ -25,7 +26,6 @@ from forecaster.storage.model.saving import (
     write_model,
     write_rest,
 )
-from forecaster.storage.runs.run_index import SHARDS, shard_name, write_index
 
 if TYPE_CHECKING:
     from forecaster.forecasting import Part, Scores, Widths

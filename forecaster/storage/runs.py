@@ -7,7 +7,7 @@ from pathlib import Path
 from forecaster.errors import DamagedModel, ModelError, UsageError, listed
 from forecaster.files import Home, atomic, from_text, renamed, run_name
 from forecaster.forecasting import resolve_names
-from forecaster.storage.runs.run import Run, store_of
+from forecaster.storage.run import Run, store_of
 
 SIMULATED = "simulated"
 _FILE = "model.json"

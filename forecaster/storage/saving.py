@@ -26,7 +26,7 @@ from forecaster.errors import (
     skipped_to_json,
 )
 from forecaster.files import Home, as_folder, atomic, parse_json, run_name
-from forecaster.storage.model.checking import (
+from forecaster.storage.checking import (
     ADVICE,
     as_model_error,
     flatten,
@@ -34,7 +34,7 @@ from forecaster.storage.model.checking import (
     read_bytes,
     widths_to_json,
 )
-from forecaster.storage.model.encoding import METHODS, Encoding
+from forecaster.storage.encoding import METHODS, Encoding
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork

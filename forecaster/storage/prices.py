@@ -20,7 +20,7 @@ from forecaster.ingest import (
     proposed_of,
 )
 from forecaster.series import Date, Finding, Layout, Panel, show_time
-from forecaster.storage.runs.run import Run, ids_to_read
+from forecaster.storage.run import Run, ids_to_read
 
 # Reasons to skip a series that no longer hold once it has further rows.
 _PASSES = (Kind.TOO_SHORT, Kind.NO_ROWS, Kind.OUTSIDE, Kind.MASKED, Kind.NOT_LOADED)

@@ -21,7 +21,7 @@ from forecaster.files import as_bytes, read_plain
 from forecaster.forecasting import FORECAST_BY, Config, Method
 from forecaster.ingest import Columns
 from forecaster.series import EXCHANGES, Frequency, Transform, read_transform
-from forecaster.storage.model.encoding import ENCODED, Encoding
+from forecaster.storage.encoding import ENCODED, Encoding
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork, Widths
