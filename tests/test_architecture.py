@@ -35,8 +35,8 @@ ROOMS: dict[str, list[str]] = {
         "transform_by_name", "findings", "late",
     ],
     "ingest": [
-        "tickers", "store", "tables", "sources", "covariate_files", "frames", "review",
-        "stored_panel", "loading", "refreshing",
+        "universe", "groups", "store", "tables", "sources", "covariate_files", "review", "loading",
+        "refreshing",
     ],
     "forecasting": [
         "config", "methods", "columns", "bands", "windows", "flax_networks", "networks", "model",

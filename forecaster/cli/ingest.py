@@ -125,9 +125,9 @@ def _name_unlearned(arrived: "room.Ingested") -> None:
     """
     if not arrived.ids:
         return
-    columns = [str(name) for name in arrived.store.read_one(arrived.ids[0])]
-    others = [name for name in columns if name not in ("unique_id", "ds", "y")]
-    if "y" in columns and others:
+    channels = arrived.store.channels(arrived.ids[0])
+    others = [name for name in channels if name != "y"]
+    if "y" in channels and others:
         show(
             f"Kept but not learned from: {listed(others)}. Give what is known in advance, such as "
             "a weather forecast, as a file of its own: `forecaster fit --future FILE`"

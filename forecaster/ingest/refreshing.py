@@ -25,8 +25,15 @@ from forecaster.errors import (
 )
 from forecaster.files import Home
 from forecaster.ingest.review.review import review
-from forecaster.ingest.sources.compared import VANISHED, Whole, is_of_future
-from forecaster.ingest.sources.source import Date, Fetched, Source, Stored
+from forecaster.ingest.sources.source import (
+    VANISHED,
+    Date,
+    Fetched,
+    Source,
+    Stored,
+    Whole,
+    is_of_future,
+)
 from forecaster.ingest.store.corrections import Time, told
 from forecaster.ingest.store.index import Index, Origin
 from forecaster.ingest.store.series_file import Encoded, encode

@@ -51,7 +51,7 @@ def check_fits(store: Store, ids: Sequence[str], config: Config) -> None:
 
 def _largest(store: Store, ids: Sequence[str]) -> tuple[int, int]:
     """Return the rows of the longest series, and the channels of the first."""
-    return max(store.index.series[name].rows for name in ids), store.channels(ids[0])
+    return max(store.index.series[name].rows for name in ids), len(store.channels(ids[0]))
 
 
 def portions(

@@ -42,7 +42,7 @@ def test_a_forecast_loads_no_more_than_it_needs(home):
     unneeded = {
         "flax", "optax", "scipy.stats", "scipy.signal", "matplotlib",
         "pyarrow.dataset", "yfinance", "requests", "IPython",
-        "forecaster.swarm.training.loop", "forecaster.ingest.sources.update",
+        "forecaster.swarm.training.loop", "forecaster.ingest.sources.yahoo",
         "forecaster.report.page",
     }  # fmt: skip
     assert sorted(loaded & unneeded) == []

@@ -9,7 +9,7 @@ import pytest
 from forecaster.errors import UsageError
 from forecaster.files import Home
 from forecaster.ingest import ingest, open_source
-from forecaster.ingest.store.export import export_prices
+from forecaster.ingest.store.store import export_prices
 from tests.messages import refuses
 
 

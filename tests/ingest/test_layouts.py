@@ -94,7 +94,7 @@ def test_a_part_of_a_folder_that_cannot_be_read_shortens_nothing(tmp_path):
 
 def test_a_file_that_does_not_fit_into_memory_is_refused_unread(tmp_path, monkeypatch):
     prices("AAA", 300).to_parquet(tmp_path / "p.parquet", index=False)
-    monkeypatch.setattr("forecaster.ingest.tables.parquet_tables.free_memory", lambda: 10_000)
+    monkeypatch.setattr("forecaster.ingest.tables.file_reader.free_memory", lambda: 10_000)
     with refuses(DataError):
         read_series(tmp_path / "p.parquet")
 

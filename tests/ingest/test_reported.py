@@ -12,7 +12,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError, near
 from forecaster.ingest import parse_columns
-from forecaster.ingest.tickers.groups import read_groups
+from forecaster.ingest.groups import read_groups
 from tests.conftest import run
 from tests.messages import refuses, warns
 

@@ -11,7 +11,7 @@ from forecaster.files import Home
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources import files
 from forecaster.ingest.sources.yahoo import Yahoo
-from forecaster.ingest.store.export import export_prices
+from forecaster.ingest.store.store import export_prices
 from tests.conftest import prices
 from tests.ingest.standin import Company, StandIn, standing_in
 from tests.messages import refuses

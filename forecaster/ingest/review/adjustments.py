@@ -52,9 +52,14 @@ def proposed(store: Store) -> dict[str, Proposal]:
     found: dict[str, Proposal] = {}
     for names in in_parts(store.ids):  # all rows of all series may not fit into memory
         series, _ = store.read_arrays(names)
-        dated = {name: each for name, each in series.items() if each.times.dtype.kind == "M"}
-        with contextlib.suppress(NoSeries):
-            found |= proposed_of(store, Panel.from_arrays(dated))
+        priced = {
+            name: each
+            for name, each in series.items()
+            if each.times.dtype.kind == "M" and "y" not in each.channels
+        }
+        if priced:
+            with contextlib.suppress(NoSeries):
+                found |= proposed_of(store, Panel.from_arrays(priced))
     return found
 
 

@@ -13,9 +13,8 @@ from forecaster.ingest.review.adjustments import DISMISSED, Proposal, proposed
 from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.renamed import SAME, first_time, joined_in_time, log_ratios
 from forecaster.ingest.store.corrections import Adjustment, Corrections, Time
-from forecaster.ingest.store.export import find_store
 from forecaster.ingest.store.series_file import encode
-from forecaster.ingest.store.store import Store
+from forecaster.ingest.store.store import Store, find_store
 from forecaster.series import show_time
 
 

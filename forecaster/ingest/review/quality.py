@@ -15,13 +15,13 @@ Flags:
     closed       the exchange was closed on that day; this flag cannot be masked, see MASKS
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import UsageError, wrong_argument
+from forecaster.errors import UsageError, check_names
 from forecaster.machine import by_parts
 from forecaster.series import (
     NEW_YORK,
@@ -62,19 +62,9 @@ _COPIED_SHARE = 0.01  # minimum share of all series with copies on the same day
 _NEVER = np.iinfo(np.int32).max  # the position at which a row is known as a copy that is none
 
 
-def as_texts(what: str, given: object) -> list[str]:
-    """Return several texts as a list. Raises UsageError for anything else."""
-    several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
-    several = several and getattr(given, "ndim", 1) == 1  # of arrays and frames
-    texts = list(cast(Iterable[object], given)) if several else []
-    if not several or not all(isinstance(text, str) for text in texts):
-        raise wrong_argument(what, given, "a list of texts")
-    return cast(list[str], texts)
-
-
 def check_flags(flags: Sequence[str]) -> None:
     """Raise UsageError for an unknown flag, or for one whose rows cannot be left out."""
-    flags = as_texts("mask", flags)
+    check_names("mask", flags, "a list of texts")
     unknown = [flag for flag in flags if flag not in MASKS]
     if unknown:
         why = "rows that have it are shown, not left out; " if unknown[0] in FLAGS else ""

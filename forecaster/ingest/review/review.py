@@ -3,27 +3,25 @@
 import contextlib
 import io
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import NoSeries
+from forecaster.errors import NoSeries, StoreError
 from forecaster.files import atomic
 from forecaster.ingest.review.quality import (
     days_of,
     find_flags,
+    flags_known,
     keeps_calendar,
     one_table,
     sessions_of,
 )
 from forecaster.ingest.store.index import GAPS, Quality
 from forecaster.ingest.store.series_file import sha256
-from forecaster.ingest.tables.steps import stated_frequency
-from forecaster.series import Frequency, Panel, own_frequency
-
-if TYPE_CHECKING:
-    from forecaster.ingest.store.store import Store
+from forecaster.ingest.store.store import Store
+from forecaster.ingest.tables.times import stated_frequency
+from forecaster.series import Date, Frequency, Panel, end_of_day, own_frequency
 
 AT_A_TIME = 1_000
 """Number of series that are in memory at once, of more than twice as many."""
@@ -40,7 +38,7 @@ def in_parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[low:high]
 
 
-def review(store: "Store") -> None:
+def review(store: Store) -> None:
     """Find flags and gaps in all series of a store, and keep them beside the prices.
 
     Flags are for the prices that models learn from: adjusted closes, if there are any. The series
@@ -64,7 +62,7 @@ def review(store: "Store") -> None:
     store.commit(quality=quality, counts=counts)
 
 
-def review_now(store: "Store") -> tuple[pd.DataFrame, dict[str, int]]:
+def review_now(store: Store) -> tuple[pd.DataFrame, dict[str, int]]:
     """Return flags and gaps of all series of a store, without keeping them.
 
     Of series that are not prices, nothing is flagged.
@@ -79,12 +77,43 @@ def review_now(store: "Store") -> tuple[pd.DataFrame, dict[str, int]]:
             times = times[np.isfinite(values[:, channels.index("y")])]
             if len(times):
                 gaps[name] = count_gaps(times, own_frequency(times, usual))
+        if not series:
+            continue
         with contextlib.suppress(NoSeries):
             panel = Panel.from_arrays(series)
             tables.append(find_flags(panel))
             for name, times in panel.times_of_rows().items():
                 gaps[name] = count_gaps(times, panel.frequency, name)
     return one_table(tables), gaps
+
+
+def flags_now(store: Store) -> pd.DataFrame:
+    """Return the flags of stored prices, found now where no review is kept.
+
+    An update that was killed leaves prices that have not been reviewed; the next one reviews them.
+    """
+    try:
+        return store.flags()
+    except StoreError:
+        return review_now(store)[0]
+
+
+def masked_rows(
+    store: Store,
+    ids: Sequence[str],
+    mask: Sequence[str],
+    known_by: Date | None = None,
+    *,
+    flags: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Return the rows of some series that a mask leaves out: ``unique_id, ds, flag, known``.
+
+    - ``known_by``: only rows whose flag was known by the end of that day
+    - ``flags``: the store's flags, if they have already been read
+    """
+    flags = flags_now(store) if flags is None else flags
+    flags = flags[flags["unique_id"].isin(list(ids))]
+    return flags_known(flags, mask, None if known_by is None else end_of_day(known_by))
 
 
 def count_gaps(times: np.ndarray, frequency: Frequency, symbol: str | None = None) -> int:

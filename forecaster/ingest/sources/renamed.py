@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import warn
-from forecaster.ingest.sources.compared import Whole, repeated_time
-from forecaster.ingest.sources.source import Fetched, Known
+from forecaster.ingest.sources.source import Fetched, Known, Whole, repeated_time
 from forecaster.ingest.store.corrections import Time
 from forecaster.series import show_time
 

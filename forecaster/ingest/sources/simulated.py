@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from forecaster.ingest.sources.compared import Whole
-from forecaster.ingest.sources.source import Fetched
-from forecaster.ingest.tickers.universe import read_universe
+from forecaster.ingest.sources.source import Fetched, Whole
+from forecaster.ingest.universe import read_universe
 from forecaster.series import regular_sessions
 
 FIRST, LAST = "2018-01-02", "2025-12-31"

@@ -7,10 +7,10 @@ import sqlite3
 import pandas as pd
 
 from forecaster.errors import DataError, SourceError, UsageError
-from forecaster.ingest.sources.compared import Lost, Whole
-from forecaster.ingest.sources.sql_url import read_database_url
+from forecaster.ingest.sources.source import Lost, Whole
+from forecaster.ingest.sources.urls import read_database_url
+from forecaster.ingest.tables.cells import TableLocation
 from forecaster.ingest.tables.layout import each_series, tidy
-from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.options import INFERRED, Columns
 
 _READER = 4  # raise it when rows are read differently

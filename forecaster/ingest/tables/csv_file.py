@@ -12,10 +12,10 @@ import pandas as pd
 
 from forecaster.errors import DataError, printable
 from forecaster.files import SEPARATOR_LINE, most_cells, most_unpacked
-from forecaster.ingest.tables.decimals import Decimal
+from forecaster.ingest.tables.cells import Decimal
+from forecaster.ingest.tables.layout import as_one_level
 from forecaster.ingest.tables.options import INFERRED, Columns
 from forecaster.ingest.tables.roles import canonical, canonical_names
-from forecaster.ingest.tables.two_levels import as_one_level
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
 _AT_ONCE = 2**20  # characters that are read at once

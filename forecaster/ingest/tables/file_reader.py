@@ -6,18 +6,23 @@ import urllib.parse
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from forecaster.errors import DataError, printable
-from forecaster.files import check_plain, readable
+from forecaster.files import check_plain, open_parquet, read_parquet_file, readable
+from forecaster.ingest.tables.cells import TableLocation
 from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.layout import SEPARATOR, each_series, tidy
-from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.options import INFERRED, Columns
-from forecaster.ingest.tables.parquet_tables import read_parquet
-from forecaster.ingest.tables.roles import UNITS, canonical, canonical_names
+from forecaster.ingest.tables.roles import UNITS, canonical, canonical_names, is_needed
+from forecaster.machine import free_memory
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_COPIES = 3  # number of copies of a table that are in memory at once
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
 _PACKED = (".bz2", ".xz", ".zip", ".7z")
@@ -25,6 +30,53 @@ ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt", *PARQUET)
 """Endings of the files that are read in a folder; .txt only those from Stooq."""
 TABLES = (*SPREADSHEETS, *_PACKED, ".gz", ".txt", ".dat", ".json", ".feather", ".orc", ".ods")
 """Further endings of files that may hold tables, which are passed over with a warning."""
+
+
+def read_parquet(path: Path, columns: Columns = INFERRED) -> pd.DataFrame:
+    """Read a file; names become categories, and a nested column that has no role is left out.
+
+    ``columns``: the columns with series, times and target, if their names do not show it
+
+    Raises what :func:`forecaster.files.parquet_groups` raises, and DataError for more data than
+    fits into memory.
+    """
+    named = columns.named
+    with open_parquet(path) as file:
+        names = [field.name for field in file.schema_arrow if _is_read(field, named)]
+        rows = file.metadata.num_rows
+    need = 8 * rows * len(names) * _COPIES
+    if need > (free := free_memory()):
+        raise DataError(
+            f"{path}: declares {rows:,} rows of {len(names)} columns, which need about "
+            f"{need / 2**30:,.0f} GiB; {free / 2**30:,.1f} GiB are free. Split it, or leave "
+            "columns out"
+        )
+    ids = [name for name in names if canonical(name) in ("unique_id", "name") or name in named]
+    table = without_decimals(read_parquet_file(path, names, ids))
+    return table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
+
+
+def without_decimals(table: "pa.Table") -> "pa.Table":
+    """Return a table with decimals as floats; they would arrive as objects in a frame."""
+    import pyarrow as pa
+
+    for position, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type):
+            floats = table.column(position).cast(pa.float64())
+            table = table.set_column(position, field.name, floats)
+    return table
+
+
+def _is_read(field: "pa.Field", named: list[str]) -> bool:
+    """Return whether a column is read: not an index of pandas that only counts rows."""
+    import pyarrow.types as types
+
+    kind = field.type
+    if is_needed(canonical(field.name)) or field.name in named:
+        return True
+    if field.name.startswith("__index_level_"):
+        return types.is_timestamp(kind) or types.is_date(kind)
+    return not (types.is_nested(kind) or types.is_fixed_size_binary(kind))
 
 
 def read_series(
@@ -47,10 +99,10 @@ def read_series(
     """
     table = read_table(path, columns)
     frame, where = table.frame, printable(path, lines=False)
-    named = columns.named if columns else []
-    timed = "ds" in canonical_names([str(column) for column in frame]).values()
     for key, value in (keys or {}).items():
-        if (key in named and key not in frame) or (canonical(key) == "ds" and not timed):
+        names = canonical_names([str(column) for column in frame])
+        is_time = canonical(key) == "ds" and "ds" not in names.values()
+        if is_time or (key in columns.named and key not in frame):
             frame = frame.assign(**{key: value})
     stooq = any(str(column).strip().lower() == "<ticker>" for column in frame)
     rows = tidy(

@@ -12,19 +12,19 @@ import calendar
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, listed, quoted, warn
-from forecaster.ingest.tables.dates import UTC, times_in_utc, to_times
-from forecaster.ingest.tables.decimals import (
+from forecaster.ingest.tables.cells import (
     BLANK,
     Decimal,
+    TableLocation,
     is_marked,
     number_columns,
 )
-from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.options import INFERRED, Columns
 from forecaster.ingest.tables.roles import (
     CLOCK,
@@ -39,7 +39,7 @@ from forecaster.ingest.tables.roles import (
     kind_of,
     options_that_name,
 )
-from forecaster.ingest.tables.steps import tell_odd_rows
+from forecaster.ingest.tables.times import tell_odd_rows, to_times
 from forecaster.series import show_time
 
 SEPARATOR = "/"
@@ -75,7 +75,7 @@ def tidy(
     table = table.set_axis(list(map(str, table.columns)), axis=1)
     whole = with_joined_ids(table, columns.id_col, columns.id_parts, where)
     table, where = _with_roles(whole, where, columns)
-    times = to_times(table["ds"], where, columns.date_format)
+    times, offsets = to_times(table["ds"], where, columns.date_format)
     decimal = columns.decimal or decimal
     has_ids = "unique_id" in table and not columns.wide
     if has_ids:
@@ -85,8 +85,8 @@ def tidy(
         ids = pd.Series(name or where.column(target), table.index, dtype="category")
     if columns.frequency is not None:
         tell_odd_rows(times, ids, columns.frequency, where)
-    if columns.date_format != UTC:
-        _check_offsets(table["ds"], times, ids, where)
+    if offsets is not None and offsets.nunique() > 1:
+        _check_offsets(table["ds"], times, times - offsets, ids, where)
     if not has_ids:
         _refuse_repeated(times, where, whole, columns)
     units = _units(table, ids, where, columns)
@@ -294,18 +294,15 @@ def _unit_columns(table: pd.DataFrame) -> list[str]:
 
 
 def _check_offsets(
-    written: pd.Series, times: pd.Series, ids: pd.Series, where: TableLocation
+    written: pd.Series, times: pd.Series, in_utc: pd.Series, ids: pd.Series, where: TableLocation
 ) -> None:
     """Raise DataError if local times, without their offsets, are not in the order of those in UTC.
 
     As where summer time ends, and an hour comes twice.
 
-    - ``written``: the cells that ``times`` were read from; only text and timestamps have offsets
+    - ``written``: the cells that the local ``times`` were read from
     - ``ids``: the series of each row
     """
-    in_utc = times_in_utc(written, times)
-    if in_utc is None or (times - in_utc).nunique() < 2:
-        return
     rows = pd.DataFrame({"id": ids.cat.codes, "utc": in_utc, "local": times})
     later = rows.sort_values(["id", "utc"], kind="stable").diff()
     none = pd.Timedelta(0)
@@ -359,3 +356,50 @@ def _ids(column: pd.Series, where: TableLocation, role: str = "unique_id") -> pd
         )
     categories = pd.Index(unique, dtype=object)
     return pd.Series(pd.Categorical.from_codes(merged[codes], categories), column.index)
+
+
+def as_one_level(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Return a frame with two levels of columns, fields and tickers, as a long frame.
+
+    A frame with one level is returned unchanged. Raises DataError for more levels, or without a
+    column or index of dates.
+    """
+    if not isinstance(frame.columns, pd.MultiIndex):
+        return frame
+    if frame.columns.nlevels != 2:
+        raise DataError(f"{where}: columns of {frame.columns.nlevels} levels; expected one or two")
+    alone = [label for label in frame.columns if "" in label]  # columns from the index
+    if not alone:
+        raise DataError(f"{where}: no column with dates, nor an index of them")
+    keys = frame[alone].set_axis([str(label[0] or label[1]) for label in alone], axis=1)
+    fields = frame.drop(columns=alone)
+    level = _level_of_tickers(cast(pd.MultiIndex, fields.columns), where)
+    parts = []
+    for name in fields.columns.get_level_values(level).unique():
+        part = pd.DataFrame(fields.xs(name, axis=1, level=level))
+        seen = np.any(part.notna().to_numpy(), axis=1)
+        # A series without a number keeps a row, so that it is skipped by name.
+        seen[:1] |= not seen.any()
+        part = pd.concat([keys, part], axis=1)[seen]
+        part.insert(0, "ticker", str(name))
+        parts.append(part)
+    return pd.concat(parts).rename_axis(columns=None)
+
+
+def _level_of_tickers(columns: pd.MultiIndex, where: str) -> int:
+    """Return which of two levels holds tickers: by its name, or because the other holds prices.
+
+    Raises DataError if neither decides.
+    """
+    by_name = [n for n in (0, 1) if canonical(str(columns.names[n])) == "unique_id"]
+    words = [{canonical(str(value)) for value in columns.get_level_values(n)} for n in (0, 1)]
+    fields = [n for n in (0, 1) if words[n] & set(TARGETS)]
+    found = by_name or [1 - n for n in fields]
+    if len(found) == 1:
+        return found[0]
+    shown = (listed(columns.get_level_values(n).unique()[:10].map(str)) for n in (0, 1))
+    raise DataError(
+        f"{where}: columns of two levels, but {'both' if found else 'none'} may hold prices; "
+        f"expected one with Close, the other with tickers; got {' and '.join(shown)}. Name the "
+        "level of tickers: frame.columns.names = ['Price', 'Ticker']"
+    )

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any, TypedDict, cast
 
 from forecaster.errors import UsageError, listed
-from forecaster.ingest.tables.dates import check_date_format
-from forecaster.ingest.tables.decimals import Decimal
-from forecaster.ingest.tables.steps import stated_frequency
+from forecaster.ingest.tables.cells import Decimal
+from forecaster.ingest.tables.times import check_date_format, stated_frequency
 
 
 class ColumnOptions(TypedDict, total=False):

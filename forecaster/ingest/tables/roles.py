@@ -11,10 +11,9 @@ from collections.abc import Mapping
 import pandas as pd
 
 from forecaster.errors import DataError, listed
-from forecaster.ingest.tables.dates import may_be_dates
-from forecaster.ingest.tables.decimals import is_number_column, plain_cells
-from forecaster.ingest.tables.location import TableLocation
+from forecaster.ingest.tables.cells import TableLocation, is_number_column, plain_cells
 from forecaster.ingest.tables.options import Columns
+from forecaster.ingest.tables.times import may_be_dates
 
 _SPELLINGS = {
     "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",

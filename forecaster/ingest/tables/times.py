@@ -1,21 +1,32 @@
-"""Read times: ISO 8601, periods, and whole numbers.
+"""Read times, ISO 8601, periods and whole numbers, and the step between them that a caller states.
 
 All else is refused with the date formats that read it.
 """
 
+import dataclasses
 import datetime
 import re
 import shlex
 import warnings
 from collections.abc import Iterable
 
+import numpy as np
 import pandas as pd
 from pandas.tseries.api import guess_datetime_format
 
-from forecaster.errors import DataError, UsageError, quoted
-from forecaster.ingest.tables.decimals import missing_option, plain_cells
-from forecaster.ingest.tables.location import TableLocation
-from forecaster.series import counts_steps, dates_of_numbers, means_now, split_offset
+from forecaster.errors import DataError, UsageError, quoted, warn
+from forecaster.ingest.tables.cells import TableLocation, missing_option, plain_cells
+from forecaster.series import (
+    Frequency,
+    Panel,
+    common_frequency,
+    counts_steps,
+    dates_of_numbers,
+    in_words,
+    means_now,
+    show_time,
+    split_offset,
+)
 
 EXCEL, STEPS, UTC = "excel", "steps", "utc"
 EPOCHS = ("s", "ms", "us", "ns")
@@ -35,6 +46,8 @@ _END_OF_DAY = r"(?<=\d[T ])24:00(?=$|:00(?:\.0+)?(?:$|[ Zz+-])|[ Zz+-])"
 _HEAD = 10  # cells that show the format
 _SERIAL_START = pd.Timestamp("1899-12-30")
 _LAST_SERIAL = 2_958_465  # 9999-12-31
+_DAY = 86_400  # seconds
+_FEW = 0.1  # share of rows that may be later on a day that has one
 
 
 def check_date_format(date_format: str | None) -> None:
@@ -87,12 +100,14 @@ def by_format(text: pd.Series, date_format: str) -> pd.Series:
     return dates.dt.tz_localize(None) if isinstance(dates.dtype, pd.DatetimeTZDtype) else dates
 
 
-def to_times(column: pd.Series, where: TableLocation, date_format: str | None = None) -> pd.Series:
-    """Return a column as datetimes, or as whole numbers if they count steps.
+def to_times(
+    column: pd.Series, where: TableLocation, date_format: str | None = None
+) -> tuple[pd.Series, pd.Series | None]:
+    """Return a column as datetimes, or as whole numbers if they count steps; and its offsets.
 
     Whole numbers are dates by :func:`forecaster.series.dates_of_numbers`. An offset from UTC or a
     time zone is dropped, and the local time of day kept, except with the format ``utc``. A period
-    becomes its start.
+    becomes its start. The offsets, which local times have from UTC, are None if no time has one.
 
     ``date_format``: of text and numbers, and ``utc`` also of timestamps with a time zone; see
     :func:`check_date_format`. None: ISO 8601.
@@ -100,18 +115,23 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
     Raises DataError for a cell that is not a date, and for whole numbers that may count steps or be
     dates.
     """
-    given = column
+    given, offsets = column, None
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
     if isinstance(column.dtype, pd.DatetimeTZDtype):
-        in_zone = column.dt.tz_convert("UTC") if date_format == UTC else column
-        column = in_zone.dt.tz_localize(None)
+        in_utc = column.dt.tz_convert("UTC").dt.tz_localize(None)
+        column = in_utc if date_format == UTC else column.dt.tz_localize(None)
+        offsets = column - in_utc
     if not pd.api.types.is_datetime64_dtype(column):
-        given = plain_cells(column).astype(str).str.strip().fillna("")
+        codes, kinds = pd.factorize(plain_cells(column), use_na_sentinel=False)  # most repeat
+        texts = pd.Series(kinds).astype(str).str.strip().fillna("")
         try:
-            column = _read(given, date_format)
+            times, offsets = _read(texts, date_format)
         except ValueError as error:
-            raise DataError(f"{where.cell(given.notna(), 'ds')}: {error}") from error
+            first = pd.Series(True, column.index)
+            raise DataError(f"{where.cell(first, 'ds')}: {error}") from error
+        given, column = (part.take(codes).set_axis(column.index) for part in (texts, times))
+        offsets = None if offsets is None else offsets.take(codes).set_axis(column.index)
     counts = pd.api.types.is_numeric_dtype(column)
     bad = column.isna()
     if not counts:
@@ -121,7 +141,7 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
             f"{where.cell(bad, 'ds')}: {quoted(given[bad].iloc[0])} "
             f"{_what_is_wrong(given, column, bad, date_format)}"
         )
-    return column.astype("int64" if counts else "datetime64[ns]")
+    return column.astype("int64" if counts else "datetime64[ns]"), offsets
 
 
 def _what_is_wrong(
@@ -181,46 +201,22 @@ def _as_options(formats: Iterable[str]) -> str:
     return f"{' or '.join(said)} (in Python date_format=)"
 
 
-def _read(text: pd.Series, date_format: str | None = None) -> pd.Series:
-    """Return text as local times, or as numbers that count steps; NaT where it is neither.
+def _read(text: pd.Series, date_format: str | None) -> tuple[pd.Series, pd.Series | None]:
+    """Return text as local times, or as numbers that count steps, and the offsets from UTC, if any.
 
-    Raises ValueError if the texts can be read in two ways.
+    NaT where it is neither. 24:00 is 00:00 of the next day. Raises ValueError if the texts can be
+    read in two ways.
     """
-    text, ends = _without_24(text.mask(means_now(text), ""))
-    if date_format is not None:
-        times = by_format(text, date_format)
-    elif len(text) and text.str.fullmatch(r"-?\d{1,18}").all():
-        times = _of_numbers(text)
-    else:
-        times = _parse(split_offset(text)[0])
-    if ends is None or not pd.api.types.is_datetime64_dtype(times):
-        return times
-    return times + pd.to_timedelta(ends.astype(int), unit="D")
-
-
-def _without_24(text: pd.Series) -> tuple[pd.Series, pd.Series | None]:
-    """Return times with 00:00 in place of 24:00, and which had it; None for none.
-
-    24:00 is the end of a day, so 00:00 of the next one.
-    """
-    if not text.str.contains("24:00", regex=False).any():  # quick, as files hardly ever have it
-        return text, None
     ends = text.str.contains(_END_OF_DAY, regex=True)
-    return text.str.replace(_END_OF_DAY, "00:00", regex=True), ends
-
-
-def times_in_utc(column: pd.Series, times: pd.Series) -> pd.Series | None:
-    """Return the times in UTC of a column with offsets or a time zone; None if it has neither.
-
-    - ``column``: times as text or timestamps, as :func:`to_times` takes them
-    - ``times``: the same without their offsets
-    """
-    if isinstance(column.dtype, pd.DatetimeTZDtype):
-        return column.dt.tz_convert("UTC").dt.tz_localize(None)
-    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
-        return None
-    offsets = split_offset(plain_cells(column).astype(str).str.strip())[1]
-    return None if offsets is None else times - offsets
+    text = text.mask(means_now(text), "").str.replace(_END_OF_DAY, "00:00", regex=True)
+    if date_format is None and len(text) and text.str.fullmatch(r"-?\d{1,18}").all():
+        return _of_numbers(text), None
+    has_offsets = date_format is None or date_format.endswith("%z")
+    local, offsets = split_offset(text) if has_offsets else (text, None)
+    times = _parse(local) if date_format is None else by_format(text, date_format)
+    if ends.any() and pd.api.types.is_datetime64_dtype(times):
+        times += pd.to_timedelta(ends.astype(int), unit="D")
+    return times, offsets
 
 
 def _of_numbers(text: pd.Series) -> pd.Series:
@@ -246,15 +242,11 @@ def _parse(text: pd.Series) -> pd.Series:
     Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day. Cells that are
     none become NaT, and those of another precision than most, such as 2021 among its months.
     """
-    codes, kinds = pd.factorize(text, use_na_sentinel=False)  # most texts repeat
-    written = pd.Series(kinds)
-    plain = written.mask(written.str.contains(_NO_DATE, regex=True), "")
+    plain = text.mask(text.str.contains(_NO_DATE, regex=True), "")
     if plain.str.contains("[QWMqwm]", regex=True).any():
         plain = plain.str.replace(_PERIOD, _first_day, regex=True)
     dates = pd.to_datetime(plain, format="ISO8601", errors="coerce")
-    if not dates.isna().any():
-        dates = dates.mask(_are_less_exact(written))
-    return (dates if len(dates) == len(text) else dates.take(codes)).set_axis(text.index)
+    return dates if dates.isna().any() else dates.mask(_are_less_exact(text))
 
 
 def _first_day(period: re.Match[str]) -> str:
@@ -276,3 +268,82 @@ def _are_less_exact(written: pd.Series) -> pd.Series:
         return written.isna()
     digits = written.str.count(r"\d").where(~written.str.contains("[T ]", regex=True), 99)
     return digits != digits.mode().max()
+
+
+def stated_frequency(name: str) -> Frequency:
+    """Return the frequency of a name of pandas' offsets: W-MON, MS, QE-DEC, B, D, h, 15min.
+
+    Raises UsageError for another text, and for a frequency that does not lead on.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # names that pandas gives up
+            offset = Frequency(name).offset
+        alias = offset.freqstr
+        if isinstance(offset, pd.offsets.Tick) and not (seconds := offset.nanos / 1e9) % 1:
+            days = seconds / 86_400
+            alias = f"{seconds:.0f}s" if days % 1 else f"{days:.0f}D"
+        frequency = Frequency("D" if alias == "1D" else alias, stated=True)
+        frequency.after(pd.Timestamp("2024-01-01"), 1)[0]
+    except (ValueError, TypeError, IndexError, ZeroDivisionError, Warning, DataError) as error:
+        raise UsageError(
+            f"frequency {name!r:.80}: expected a name of pandas' offsets: D (days), B (weekdays), "
+            "W-MON (weeks, by a day of theirs), 2W-FRI, MS or ME (first or last day of months), "
+            "QE-DEC, YS, h, 15min"
+        ) from error
+    return frequency
+
+
+def with_frequency(panel: Panel, name: str | None) -> Panel:
+    """Return a panel with the frequency that is stated for its dates, if one is."""
+    if name is None or panel.times.dtype.kind != "M":
+        return panel
+    return dataclasses.replace(panel, frequency=stated_frequency(name))
+
+
+def tell_odd_rows(times: pd.Series, ids: pd.Series, name: str, where: TableLocation) -> None:
+    """Warn of the rows that are at none of the times of a stated frequency.
+
+    ``times``, ``ids``: of each row of a table, in any order
+
+    Raises DataError for times that count steps, for steps of hours where all rows have one time of
+    day, and for steps of days or longer where rows have several on one day.
+    """
+    if not pd.api.types.is_datetime64_dtype(times):
+        raise DataError(
+            f"{where}: --frequency {name} (in Python frequency=) is of dates, and column "
+            f"{where.column('ds')!r} counts in whole numbers; leave it out"
+        )
+    frequency, ordered = stated_frequency(name), times.sort_values()
+    _refuse_other_kind(frequency, times, ids, name, where)
+    fits = ordered.groupby(ids.cat.codes).transform(lambda its: frequency.fits(its.to_numpy()))
+    odd = ~fits.astype(bool).reindex(times.index)
+    if odd.any():
+        warn(
+            f"{where.cell(odd, 'ds')}: {show_time(times[odd].iloc[0])} is at no time of "
+            f"--frequency {name} ({in_words(frequency)}), which {odd.sum():,} of {len(odd):,} rows "
+            "do not fit. They are kept, and forecasts go on from the latest row that fits; correct "
+            "them, leave them out, or state another frequency"
+        )
+
+
+def _refuse_other_kind(
+    frequency: Frequency, times: pd.Series, ids: pd.Series, name: str, where: TableLocation
+) -> None:
+    """Raise DataError for a step within days where rows are of days, and the other way around."""
+    rows = pd.DataFrame({"id": ids.cat.codes, "time": times, "day": times.dt.normalize()})
+    on_one_day = rows.duplicated(["id", "day"]) & ~rows.duplicated(["id", "time"])
+    is_tick = isinstance(frequency.offset, pd.offsets.Tick)
+    within_days = is_tick and frequency.base[1] != "D" and frequency.seconds % _DAY != 0
+    one_clock = times.nunique() > 2 and (times - rows["day"]).nunique() == 1
+    if not (one_clock if within_days else on_one_day.mean() > _FEW):
+        return
+    each = (np.unique(part) for _, part in rows.groupby("id")["time"])
+    shown = common_frequency(each)
+    found = "one time of day in all rows" if within_days else "several rows on one day"
+    bad = times.notna() if within_days else on_one_day
+    option = f"Say {shown.option}, or leave" if shown.option else "Leave"
+    raise DataError(
+        f"{where.cell(bad, 'ds')}: {found}, but --frequency {name} (in Python frequency=) means "
+        f"{in_words(frequency)}; the rows show {in_words(shown)}. {option} it out"
+    )

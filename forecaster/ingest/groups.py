@@ -14,7 +14,7 @@ from forecaster.errors import (
     spelling_key,
     spellings,
 )
-from forecaster.ingest.tickers.universe import Row, read_rows, ticker_column
+from forecaster.ingest.universe import Row, read_rows, ticker_column
 
 _EXPECTED = "expected a header ticker,group and a line for each ticker, e.g. AAPL,Technology"
 

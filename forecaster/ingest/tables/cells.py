@@ -1,10 +1,11 @@
-"""Read numbers as people and spreadsheets write them.
+"""Name the cells of a user's table in messages, and read their numbers as people write them.
 
 ``1,234`` is more than a thousand in one country and little more than one in another. A table is
 read with either decimal sign, and the one that more of its cells fit is that of all its columns. A
 table that fits both, with other numbers, is refused.
 """
 
+import dataclasses
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, quoted
-from forecaster.ingest.tables.location import TableLocation
 
 Decimal: TypeAlias = Literal[".", ","]
 _OTHER: Mapping[Decimal, Decimal] = {".": ",", ",": "."}
@@ -28,6 +28,39 @@ _TYPOGRAPHY = str.maketrans(
 _GROUPS = r"^[+-]?[1-9][0-9]{0,2}(?:[ '][0-9]{3})+(?![0-9])"
 _LARGEST = 10**308
 _MOST_MARKS, _LONGEST = 12, 200  # marks, and characters, of an option that an error names
+
+
+@dataclasses.dataclass(frozen=True)
+class TableLocation:
+    """A table and its cells, in the form of error messages.
+
+    - ``name``: the file, or "the frame"
+    - ``counts_rows``: whether cells are named by row; otherwise by line, where line 1 is the header
+    - ``written_names``: the table's own name of each column, by canonical name
+    """
+
+    name: str
+    counts_rows: bool = False
+    written_names: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+
+    def __str__(self) -> str:
+        return self.name
+
+    def column(self, name: str) -> str:
+        """Return the table's own name of a column, given the canonical name."""
+        return self.written_names.get(name, name)
+
+    def cell(self, bad: pd.Series, name: str) -> str:
+        """Return file, row or line, and column of the first bad cell.
+
+        The index of ``bad`` counts rows from 0.
+        """
+        return f"{self.name}, {self.row(bad)}, column {self.column(name)!r}"
+
+    def row(self, bad: pd.Series) -> str:
+        """Return row or line of the first bad cell."""
+        row = int(bad.index[int(bad.to_numpy().argmax())])
+        return f"row {row + 1}" if self.counts_rows else f"line {row + 2}"
 
 
 def is_number_column(column: pd.Series) -> bool:
