@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import ForecasterError, UsageError, WriteError
-from forecaster.ingest.sources.urls import read_database_url
+from forecaster.ingest.sources.sql import read_database_url
 from forecaster.pipeline import ForecastTable, forecast_table
 from forecaster.pipeline.forecast_table import COLUMNS, FIXED_QUANTILES, KEY
 from tests.postgresql import SECRET, secrets, server

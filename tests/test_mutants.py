@@ -26,7 +26,7 @@ def test_forty_changes_lie_in_all_rooms_and_each_says_what_becomes_wrong(script)
     assert all(mutant.old != mutant.new and mutant.wrong.endswith(".") for mutant in mutants)
     rooms = collections.Counter(mutant.file.partition("/")[0] for mutant in mutants)
     package = {path.parent.name for path in ROOT.glob("forecaster/*/__init__.py")}
-    assert set(rooms) == package and min(rooms.values()) >= 2
+    assert set(rooms) == package | {"machine.py"} and min(rooms.values()) >= 2
 
 
 def test_turns_share_the_changes(script):

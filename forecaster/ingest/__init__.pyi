@@ -25,13 +25,13 @@ from .review.quality import frozen_now as frozen_now
 from .review.review import flags_now as flags_now
 from .review.review import masked_rows as masked_rows
 from .sources.opening import open_source as open_source
+from .sources.remote import WEB as WEB
+from .sources.remote import RemoteUrl as RemoteUrl
+from .sources.remote import read_remote_url as read_remote_url
 from .sources.source import Source as Source
 from .sources.source import is_shrunk as is_shrunk
 from .sources.source import is_vanished as is_vanished
-from .sources.urls import WEB as WEB
-from .sources.urls import RemoteUrl as RemoteUrl
-from .sources.urls import read_database_url as read_database_url
-from .sources.urls import read_remote_url as read_remote_url
+from .sources.sql import read_database_url as read_database_url
 from .store.store import Store as Store
 from .store.store import export_prices as export_prices
 from .store.store import find_store as find_store

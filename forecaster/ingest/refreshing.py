@@ -180,15 +180,18 @@ class _Update:
         """
         if origin is not None and self._is_read(origin, wanted):
             return {name: origin.failed[name] for name in wanted if name in origin.failed}
-        failed = self._fetch(wanted)
-        if self.fingerprint is not None:
-            failed |= {name: VANISHED for name in vanished if name in failed}
-            others = dict(origin.failed) if origin else {}
-            for name in wanted:
-                others.pop(name, None)
-            read = Origin(self.fingerprint, self.source.tickers(), others | failed)
-            self.store.commit(origin=read)
-        return failed
+        read: dict[str, Origin] = {}
+        try:
+            failed = self._fetch(wanted)
+            if self.fingerprint is not None:
+                failed |= {name: VANISHED for name in vanished if name in failed}
+                others = dict(origin.failed) if origin else {}
+                for name in wanted:
+                    others.pop(name, None)
+                read["origin"] = Origin(self.fingerprint, self.source.tickers(), others | failed)
+            return failed
+        finally:
+            self.store.commit(**read)
 
     def _rename(self, tickers: Sequence[str] | None, origin: Origin | None) -> dict[str, str]:
         """Return the new names of renamed series by the old ones that no other series has."""
@@ -261,8 +264,6 @@ class _Update:
             if any(name not in store for name in wanted):
                 raise
             failed |= {name: str(error) for name in wanted if name not in arrived}
-        finally:
-            store.commit()
         for how, names in again.items():
             warn(f"{listed(names)}: {how}")
         return failed

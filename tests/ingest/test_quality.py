@@ -1,4 +1,4 @@
-"""Rows that are wrong are found, and only those; masking them looks at nothing later."""
+"""Flags of prices, and the review of a store."""
 
 import numpy as np
 import pandas as pd
@@ -8,20 +8,23 @@ from hypothesis import strategies as st
 
 from forecaster.errors import StoreError, UsageError
 from forecaster.files import Home
-from forecaster.ingest import ingest, masked_rows, open_source, panel_from_store
+from forecaster.ingest import Store, ingest, masked_rows, open_source, panel_from_store
 from forecaster.ingest.loading import load_panel
+from forecaster.ingest.review import review as review_module
 from forecaster.ingest.review.quality import (
     MASKS,
     WRONG,
     find_flags,
     flags_known,
 )
-from forecaster.ingest.review.review import count_gaps
-from forecaster.series import infer_frequency, regular_sessions
-from forecaster.series.panel.panel import Panel
+from forecaster.ingest.review.review import count_gaps, in_parts, review
+from forecaster.series import Panel, infer_frequency, regular_sessions
+from tests.ingest.older import written
 from tests.markets import FAULTS as PLANTED
 from tests.markets import SESSIONS, Fault, market
 from tests.messages import refuses
+
+KINDS = ("copy", "equals", "spike", "jump", "still", "again", "copies", "spike", "gap")
 
 
 @pytest.fixture
@@ -262,3 +265,33 @@ def test_the_bad_days_of_a_public_data_set(real_data):
     assert len(flags_known(clean).drop_duplicates(sessions)) == 14  # of 1,530,531
     ehc = clean[(clean["unique_id"] == "EHC") & (clean["ds"] == "2003-03-26")]
     assert ehc["flag"].tolist() == ["jump"]  # a true fall of 97 %, which is kept
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    """Twelve stocks with faults of each kind, one of them damaged on disk, and one of no dates."""
+    faults: list[Fault] = [(kind, k, 92 + 7 * k, 3) for k, kind in enumerate(KINDS)]
+    store = Store.open(Home(tmp_path), "files")
+    with store.locked():
+        for name, rows in market(faults, 12, 3).frame().groupby("unique_id"):
+            written(store, str(name), rows.drop(columns="unique_id").reset_index(drop=True))
+        written(store, "counted", pd.DataFrame({"ds": np.arange(50), "close": np.arange(50.0)}))
+        store.commit()
+    damaged = store.folder / store.index.series["s11"].file
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    return store
+
+
+def test_a_large_store_is_reviewed_in_parts_that_later_series_do_not_change(store, monkeypatch):
+    monkeypatch.setattr(review_module, "AT_A_TIME", 5)
+    parts = [list(part) for part in in_parts(list("abcdefghijklmn"))]
+    assert parts == [list("abcde"), list("fghijklmn")] and list(in_parts([])) == [[]]
+    with store.locked():
+        review(store)
+    flags = store.flags()
+    assert {"copied", "reversed", "jump", "frozen"} <= set(flags["flag"])
+    for part in in_parts(store.ids):
+        alone = find_flags(Panel.from_arrays(store.read_arrays(part)[0]))
+        found = flags[flags["unique_id"].isin(part)].reset_index(drop=True)
+        pd.testing.assert_frame_equal(found, alone, check_dtype=False)
+    assert store.index.counts.keys() == set(store.ids) - {"counted", "s11"}

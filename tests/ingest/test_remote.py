@@ -14,8 +14,8 @@ import pytest
 from forecaster.errors import DataError, SourceError, UsageError
 from forecaster.files import Home
 from forecaster.ingest import Store, ingest, load_panel, open_source
-from forecaster.ingest.sources import urls
-from forecaster.ingest.sources.urls import read_remote_url
+from forecaster.ingest.sources import remote
+from forecaster.ingest.sources.remote import read_remote_url
 from tests.conftest import prices, run
 from tests.s3 import Bucket, holding, s3, s3_server, said
 
@@ -237,7 +237,7 @@ def test_what_fails_on_the_way_is_one_clear_error_and_changes_nothing(tmp_path, 
     assert "500" in said(SourceError, lambda: ingest(home, opened(url), None))
     web.code, web.needs = 200, "a key"
     assert "403" in said(SourceError, lambda: ingest(home, opened(url), None))
-    monkeypatch.setattr(urls, "_READ", 0.2)
+    monkeypatch.setattr(remote, "_READ", 0.2)
     web.http.shutdown()
     web.http.server_close()
     text = said(SourceError, lambda: ingest(home, opened(url), None))

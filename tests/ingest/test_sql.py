@@ -14,7 +14,7 @@ from forecaster.daily import read_watch
 from forecaster.errors import DataError, ForecasterError, SourceError, UsageError
 from forecaster.ingest import load_panel, open_source
 from forecaster.ingest.sources import sql
-from forecaster.ingest.sources.urls import read_database_url
+from forecaster.ingest.sources.sql import read_database_url
 from tests.conftest import error, prices, run
 from tests.messages import refuses
 from tests.postgresql import SECRET, Server, secrets, server

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from forecaster.errors import UsageError
 from forecaster.files import is_url
+from forecaster.ingest.sources.secrets import hide_secrets
 from forecaster.ingest.sources.source import Source
-from forecaster.ingest.sources.urls import hide_secrets
 from forecaster.ingest.tables.options import INFERRED, Columns
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def open_source(
         )
     lost: Lost = "keep" if append else "replace" if refresh else "suspect"
     if kind == "files" and is_url(path):
-        from forecaster.ingest.sources.files import Remote
+        from forecaster.ingest.sources.remote import Remote
 
         return Remote(path, columns, lost=lost)
     if kind == "files" and path:

@@ -155,13 +155,13 @@ class Whole:
         name, frame = item.unique_id, item.frame
         if frame is None or self.lost is None:
             return item
-        later = _in_future(frame["ds"].to_numpy())
-        if later.any() and not later.all():
-            frame = frame[~later | _with_value(frame)]
-            self.coming += len(later) - len(frame)
-            item = item._replace(frame=frame)
-        if why := why_future(frame["ds"].to_numpy()):
-            return Fetched(name, None, why, suspect=True)
+        if (later := _in_future(frame["ds"].to_numpy())).any():
+            if not later.all():
+                frame = frame[~later | _with_value(frame)]
+                self.coming += len(later) - len(frame)
+                item = item._replace(frame=frame)
+            if why := why_future(frame["ds"].to_numpy()):
+                return Fetched(name, None, why, suspect=True)
         keeps_nothing = self.lost == "replace" and not self.unreadable
         stored = None if known is None or keeps_nothing else known(name)
         if stored is None or (rows := _lost_from(stored.frame, frame)).empty:

@@ -78,7 +78,7 @@ def encode(
     pq.write_table(table, sink, write_page_checksum=True, **options)
     raw = sink.getvalue().to_pybytes()
     file = f"{file_name(name)}.{sha256(raw)[:12]}.parquet"
-    return Encoded(name, raw, _entry(raw, file, described, frame["ds"]))
+    return Encoded(name, raw, _entry(raw, file, asked_from, frame["ds"], corrections))
 
 
 def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
@@ -95,7 +95,9 @@ def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
     else:  # this file was written by version 1
         name = table.column("unique_id")[0].as_py()
         described = {"name": name, "asked_from": None}
-    return described["name"], _entry(raw, file, described, table.column("ds").to_pandas())
+    times, corrections = table.column("ds").to_pandas(), described.get("corrections")
+    entry = _entry(raw, file, described["asked_from"], times, Corrections.read(corrections))
+    return described["name"], entry
 
 
 def decode(raw: bytes) -> pd.DataFrame:
@@ -108,15 +110,17 @@ def decode(raw: bytes) -> pd.DataFrame:
     return frame
 
 
-def _entry(raw: bytes, file: str, described: dict[str, Any], times: pd.Series) -> SeriesEntry:
+def _entry(
+    raw: bytes, file: str, asked_from: str | None, times: pd.Series, corrections: Corrections
+) -> SeriesEntry:
     return SeriesEntry(
         file=file,
         rows=len(times),
         first=show_time(times.iloc[0]),
         last=show_time(times.iloc[-1]),
         sha256=sha256(raw),
-        asked_from=described["asked_from"],
-        corrections=Corrections.read(described.get("corrections")),
+        asked_from=asked_from,
+        corrections=corrections,
     )
 
 
