@@ -50,11 +50,6 @@ def test_a_column_of_numbers_as_text_is_a_series_of_a_wide_table(tmp_path, endin
     assert load_as(ending, frame, tmp_path, wide=True).ids == ("north", "south")
 
 
-def test_an_infinite_number_that_is_not_learned_from_is_an_error_too():
-    with refuses(DataError):
-        fc.load_panel(prices(change=[np.nan, np.inf, -np.inf]))
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 @pytest.mark.parametrize("kind", ["future", "static"])
 def test_an_infinite_covariate_is_an_error(tmp_path, kind, ending):
@@ -178,6 +173,18 @@ WIDE = pd.DataFrame({"date": DAYS, "a": [1.0, 2, 3], "b": [1.0, 2, 3]})
 
 
 @pytest.mark.parametrize(
+    ("frame", "options"),
+    [
+        (prices(change=[np.nan, np.inf, -np.inf]), {}),  # infinite, and not learned from
+        (WIDE[["date"]].assign(ccy="EUR"), {"wide": True}),  # nothing but a currency
+    ],
+)
+def test_other_columns_are_errors_too(frame, options):
+    with refuses(DataError):
+        fc.load_panel(frame, **options)
+
+
+@pytest.mark.parametrize(
     ("ending", "name", "one", "other"),
     [("csv", "Currency Code", "GBP", "GBp"), ("frame", "UNIT", "kWh", "MWh")],
 )
@@ -186,11 +193,6 @@ def test_a_wide_table_has_one_currency(tmp_path, ending, name, one, other):
     assert panel.ids == ("a", "b") and panel.mask.all() and not panel.skipped
     with refuses(DataError):
         load_as(ending, WIDE.assign(**{name: [one, one, other]}), tmp_path, wide=True)
-
-
-def test_a_wide_table_with_nothing_but_a_currency_is_a_clear_error():
-    with refuses(DataError):
-        fc.load_panel(WIDE[["date"]].assign(ccy="EUR"), wide=True)
 
 
 def test_units_that_are_numbers_are_a_column_like_others():

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import struct
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -166,33 +168,29 @@ def test_arrays_that_are_wrong_are_named(folder, small, panel, tmp_path):
         fc.predict(fc.load(wild), panel)
 
 
+def pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a pipe, which is not waited for": lambda run: pipe(run / JSON),
+    "arrays that are a pipe": lambda run: pipe(run / ARRAYS),
+    "larger than any model": lambda run: os.truncate(run / JSON, 1 << 40),  # takes no space
+    "other bytes": lambda run: (run / ARRAYS).write_bytes(b"?" + (run / ARRAYS).read_bytes()[1:]),
+    "less than the header says": lambda run: [
+        (run / ARRAYS).write_bytes(struct.pack("<Q", 1 << 62) + (run / ARRAYS).read_bytes()[8:]),
+        sign(run),
+    ],
+    "no arrays": lambda run: (run / ARRAYS).unlink(),
+}
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-@pytest.mark.parametrize("name", [JSON, ARRAYS])
-def test_a_pipe_in_place_of_a_file_is_not_waited_for(name, folder, tmp_path):
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_files_that_are_damaged_are_named(damage, folder, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
-    (run / name).unlink()
-    os.mkfifo(run / name)
-    with refuses(ModelError):
-        fc.load(run)
-
-
-def test_a_file_larger_than_any_model_is_not_read(folder, tmp_path):
-    run = shutil.copytree(folder, tmp_path / "run")
-    with open(run / JSON, "r+b") as file:
-        file.truncate(1 << 40)  # a hole, which takes no space
-    with refuses(ModelError):
-        fc.load(run)
-
-
-def test_arrays_that_are_damaged_are_named(folder, tmp_path):
-    run = shutil.copytree(folder, tmp_path / "run")
-    (run / ARRAYS).write_bytes(struct.pack("<Q", 1 << 62) + (run / ARRAYS).read_bytes()[8:])
-    with refuses(ModelError):
-        fc.load(run)
-    sign(run)  # the header then promises more than there is
-    with refuses(ModelError):
-        fc.load(run)
-    (run / ARRAYS).unlink()
+    DAMAGES[damage](run)
     with refuses(ModelError):
         fc.load(run)
 
