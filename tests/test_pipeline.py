@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.cli.forecast_printing import at_the_end
+from forecaster.cli.forecasts import at_the_end
 from forecaster.files import Home
 from forecaster.ingest import open_source
 from forecaster.pipeline import (

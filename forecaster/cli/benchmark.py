@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from forecaster import benchmark as room
-from forecaster.cli.printing import print_table
-from forecaster.cli.shared import overwrite_option, refuse, say
+from forecaster.cli.options import overwrite_option, refuse
+from forecaster.cli.output import print_table, say
 from forecaster.files import check_output
 
 _AGAINST = ("torch-pool", "torch", "vmap", "ours-no-kernel", "ours-float32")

@@ -9,28 +9,23 @@ import click
 from forecaster import evaluation as room
 from forecaster import ingest, pipeline
 from forecaster import report as pages
-from forecaster.cli.fit_options import (
+from forecaster.cli.options import (
     OF_EVALUATION,
+    PARTLY,
     THE_ONLY,
     Work,
     config_of,
     data_options,
     gone_options,
+    groups_option,
+    home_option,
     open_data,
+    overwrite_option,
     refuse_others,
     settings_options,
     working,
 )
-from forecaster.cli.shared import (
-    PARTLY,
-    groups_option,
-    home_option,
-    name_stale,
-    overwrite_option,
-    say,
-    say_reasons,
-    show,
-)
+from forecaster.cli.output import name_stale, say, say_reasons, show
 from forecaster.errors import listed
 from forecaster.files import PAGES, Home, Output, check_output, check_parent
 

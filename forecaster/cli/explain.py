@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster.cli.shared import PARTLY, home_option, overwrite_option, refuse, say, show
+from forecaster.cli.options import PARTLY, home_option, overwrite_option, refuse
+from forecaster.cli.output import say, show
 from forecaster.errors import UsageError
 from forecaster.files import check_output, from_text
 

@@ -5,30 +5,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forecaster import forecasting, pipeline, series, storage
-from forecaster.cli.fit_options import (
+from forecaster.cli.options import (
+    PARTLY,
     THE_LATEST,
     THE_ONLY,
     cluster,
     config_of,
     data_options,
+    home_option,
     memory_option,
     open_data,
+    read_tickers,
     refuse_others,
     settings_options,
+    was_given,
     working,
 )
-from forecaster.cli.printing import print_table, show_facts
-from forecaster.cli.shared import (
-    PARTLY,
-    bars,
-    home_option,
-    name_stale,
-    read_tickers,
-    say,
-    say_reasons,
-    show,
-    was_given,
-)
+from forecaster.cli.output import bars, name_stale, print_table, say, say_reasons, show, show_facts
 from forecaster.errors import UsageError, listed, printable
 from forecaster.files import Home, make_folder, run_name
 

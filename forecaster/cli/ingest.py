@@ -1,4 +1,4 @@
-"""``forecaster ingest`` and ``forecaster export``."""
+"""``forecaster ingest``, ``export``, ``adjust`` and ``tickers``: the commands on stored series."""
 
 from datetime import datetime
 from pathlib import Path
@@ -7,19 +7,17 @@ from typing import Any
 import click
 
 from forecaster import ingest as room
-from forecaster.cli.shared import (
+from forecaster import record
+from forecaster.cli.options import (
     PARTLY,
-    bars,
     home_option,
-    name_stale,
     overwrite_option,
-    say,
-    say_reasons,
-    show,
+    refuse,
     source_of,
     source_options,
     stored_option,
 )
+from forecaster.cli.output import bars, name_stale, say, say_reasons, show
 from forecaster.errors import listed, printable
 from forecaster.files import FORMATS, Home, make_folder
 
@@ -161,3 +159,158 @@ def export(
     """
     rows = room.export_prices(home, output, tickers or None, **more)
     show(f"Wrote {rows:,} rows to {output}")
+
+
+@click.command()
+@click.argument("tickers", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All tickers with a proposal.")
+@click.option("--undo", is_flag=True, help="Forget the adjustments of these tickers.")  # fmt: skip
+@click.option("--dismiss", is_flag=True, help="The moves of these tickers are real: leave the rows "
+              "as they are, and propose this no more.")  # fmt: skip
+@click.option("--factor", type=float, help="Adjust a ticker by this factor, such as 0.25 for a "
+              "split 4 for 1, whether it is proposed or not; with --before.")  # fmt: skip
+@click.option("--before", type=click.DateTime(["%Y-%m-%d"]), help="The first day with the new "
+              "prices; earlier ones are multiplied by --factor.")  # fmt: skip
+@click.option("--volume/--no-volume", default=True, help="With --factor: divide earlier volumes by "
+              "it, as of a split.  [default: --volume]")  # fmt: skip
+@stored_option
+@home_option
+def adjust(
+    *,
+    tickers: tuple[str, ...],
+    everything: bool,
+    undo: bool,
+    dismiss: bool,
+    factor: float | None,
+    before: datetime | None,
+    volume: bool,
+    source: str | None,
+    home: Home,
+) -> None:
+    """Adjust stored prices for splits and changes of currency that the source has left out.
+
+    Without tickers, lists proposals and changes nothing. Proposed are moves by an exact ratio, such
+    as that of a split, and moves of all tickers by the same amount. Rows that arrive again are
+    adjusted again, unless the source has restated them, and `ingest` says so.
+
+    \b
+    Examples:
+      forecaster adjust
+      forecaster adjust AAPL
+      forecaster adjust --all
+      forecaster adjust AAPL --undo
+      forecaster adjust AAPL --dismiss
+      forecaster adjust AAPL --factor 0.25 --before 2024-06-10
+    """
+    chosen, by = everything or bool(tickers), factor is not None
+    refuse(
+        (everything and tickers, "name tickers, or use --all for every proposal (not both)"),
+        (undo and not chosen, "--undo: name tickers, or use --all"),
+        (dismiss and not chosen, "--dismiss: name tickers, or use --all"),
+        (by and (undo or dismiss), "--factor adjusts; leave out --undo and --dismiss"),
+        (by != (before is not None),
+         "--factor and --before go together: by how much, and before which day"),
+        (by and len(tickers) != 1, "--factor: name one ticker, without --all"),
+        (undo and dismiss, "--undo forgets, and --dismiss remembers; leave one of them out"),
+    )  # fmt: skip
+    if factor is not None and before is not None:
+        day, name = before.date(), tickers[0]
+        _, made = room.adjust_by(home, name, factor, day, source, split=volume, on_wait=say)
+        return _show_adjusted(made)
+    if not chosen:
+        found = room.proposed(room.find_store(home, source))
+        for name, one in found.items():
+            show(f"{name}: rows before {one.time} times {one.factor:.6g}: {one.why}")
+        if not found:
+            show("Nothing to adjust")
+        return
+    store, applied = room.adjust(
+        home, None if everything else tickers, source, undo=undo, dismiss=dismiss, on_wait=say
+    )  # fmt: skip
+    if dismiss:
+        for name, one in applied.items():
+            show(f"{name}: the move of {one.time} is left as it is, and proposed no more")
+        return
+    _show_adjusted(applied)
+    if undo:
+        show(
+            "Forgotten: the rows are as they were delivered. Where an earlier version adjusted "
+            f"them, `forecaster ingest --source {store.source} --refresh` reads the prices again"
+        )
+
+
+def _show_adjusted(applied: "dict[str, room.Proposal]") -> None:
+    for name, one in applied.items():
+        show(f"{name}: rows before {one.time} times {one.factor:.6g}")
+
+
+@click.group()
+@home_option
+def tickers(*, home: Home) -> None:
+    """Rename stored tickers, retire the ones that get no more rows, and restore them.
+
+    \b
+    Examples:
+      forecaster tickers rename FB META
+      forecaster tickers retire FB GE
+      forecaster tickers restore GE --source yahoo
+    """
+
+
+@tickers.command()
+@click.argument("names", nargs=-1, required=True)
+@stored_option
+@home_option
+def retire(*, names: tuple[str, ...], source: str | None, home: Home) -> None:
+    """Expect no more rows of tickers that were delisted, renamed or given up.
+
+    `ingest` no longer misses them, and `predict --all` leaves them out. Rows and record are kept,
+    and `fit` and `evaluate` use them while the source has them. If rows arrive, they are restored.
+
+    \b
+    Example:
+      forecaster tickers retire FB GE
+    """
+    store, chosen = room.retire(home, names, source, on_wait=say)
+    show(f"Retired {', '.join(chosen)} of {store.source}; {len(store.index.retired)} in all")
+
+
+@tickers.command()
+@click.argument("names", nargs=-1, required=True)
+@stored_option
+@home_option
+def restore(*, names: tuple[str, ...], source: str | None, home: Home) -> None:
+    """Expect further rows of retired tickers again, and forecast them.
+
+    \b
+    Example:
+      forecaster tickers restore GE --source yahoo
+    """
+    store, chosen = room.retire(home, names, source, retired=False, on_wait=say)
+    left = len(store.index.retired)
+    show(f"Restored {', '.join(chosen)} of {store.source}; {left} still retired")
+
+
+@tickers.command()
+@click.argument("old")
+@click.argument("new")
+@stored_option
+@home_option
+def rename(*, old: str, new: str, source: str | None, home: Home) -> None:
+    """Give a ticker another name, with its history, network and record.
+
+    Rows under the old name are put in front of the rows under the new one. Rows that arrive later
+    under the old name are another series. If both names have different values on the same days,
+    they are two series, and nothing is changed.
+
+    \b
+    Example:
+      forecaster tickers rename FB META
+    """
+    store, name = room.rename_ticker(home, old, new, source, on_wait=say)
+    files = record.rename_in_record(home, store.source, name, new.strip())
+    entry = store.index.series[new.strip()]
+    show(
+        f"{name} of {store.source} is now called {new.strip()}: {entry.rows:,} rows, {entry.first} "
+        f"to {entry.last}; {files} files of the record changed"
+    )

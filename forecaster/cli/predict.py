@@ -1,6 +1,6 @@
 """``forecaster predict``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,14 @@ from typing import Any
 import click
 
 from forecaster import forecasting, ingest, pipeline, series
-from forecaster import report as pages
-from forecaster.cli.forecast_outputs import Outputs
-from forecaster.cli.shared import (
+from forecaster.cli.forecasts import (
+    Outputs,
+    draw,
+    print_forecasts,
+    print_paths,
+    write_page,
+)
+from forecaster.cli.options import (
     PARTLY,
     READING,
     covariate_options,
@@ -20,13 +25,12 @@ from forecaster.cli.shared import (
     overwrite_option,
     reading_options,
     refuse,
-    say,
     was_given,
 )
-from forecaster.files import FORMATS, Home, Output, from_text, is_database
+from forecaster.cli.output import say
+from forecaster.files import FORMATS, Home, from_text, is_database
 
 _PICTURED = 252  # the fewest latest rows of each series for pages and pictures
-_DRAWN = 5  # most series in a picture
 
 
 @click.command()
@@ -157,15 +161,13 @@ def predict(
     _warn(result)
     outputs.write(result)
     if outputs.file is None and outputs.form is None and (outputs.page is None or not everything):
-        from forecaster.cli.forecast_printing import print_forecasts, print_paths
-
         print_paths(result) if drawn == "--paths" else print_forecasts(result, levels, quantiles)
     if outputs.page is not None:
         # What the bands of assumed covariates are made of is not what is stored.
         assumed = more["future"] is not None or more["static"] is not None or result.summed
-        _write_page(home, result, levels, groups, outputs.page, explained=not assumed)
+        write_page(home, result, levels, groups, outputs.page, explained=not assumed)
     if outputs.picture is not None:
-        _draw(result, outputs.picture, history)
+        draw(result, outputs.picture, history)
     for name, reason in result.unknown.items():
         say(f"{name}: {reason}")
     return PARTLY if result.unknown or result.found("behind") else 0
@@ -213,34 +215,3 @@ def _warn(result: "pipeline.Prediction") -> None:
     stored = sorted((one for one in result.findings if one.of_stored), key=lambda one: one.rows)
     for kind, said in series.findings_in_words(stored, len(result.panel.ids)).items():
         say(f"Warning: {said}{'. ' + update if kind in ('late', 'behind') else ''}")
-
-
-def _write_page(
-    home: Home,
-    result: "pipeline.Prediction",
-    levels: Sequence[float],
-    grouped: "ingest.Groups | None",
-    page: Output,
-    *,
-    explained: bool,
-) -> None:
-    why = pipeline.explain_prediction(home, result, levels) if explained else None
-    made = pages.forecasts_of(home, result, levels, grouped, explained=why, on_notice=say)
-    page.write(lambda to: pages.build_forecasts(made, to))
-    say(f"Wrote {page.path}")
-
-
-def _draw(result: "pipeline.Prediction", picture: Output, history: int | None) -> None:
-    from forecaster.plotting import HISTORY, plot_forecasts
-
-    names = list(result.panel.ids)[:_DRAWN]
-    first, last = (
-        series.show_time(when) for when in (result.frame["ds"].min(), result.frame["ds"].max())
-    )
-    title = f"Forecasts for {first}" + (f" to {last}" if last != first else "")
-    title += "   (simulated, not real prices)" if result.simulated else ""
-    figure = plot_forecasts(result.panel, result.frame, names, title, history or HISTORY)
-    picture.write(lambda to: figure.savefig(to, format=picture.form, dpi=130))
-    more = len(result.panel.ids) - len(names)
-    rest = f" (not the {more} others; --report shows all)" if more else ""
-    say(f"Drew {', '.join(names)} in {picture.path}{rest}")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forecaster import pipeline, portfolio
-from forecaster.cli.printing import print_table
-from forecaster.cli.shared import PARTLY, home_option, overwrite_option, say, show
+from forecaster.cli.options import PARTLY, home_option, overwrite_option
+from forecaster.cli.output import print_table, say, show
 from forecaster.errors import UsageError
 from forecaster.files import Home, check_output, from_text
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 import forecaster as fc
-from forecaster.cli.forecast_printing import print_paths
+from forecaster.cli.forecasts import print_paths
 
 
 def test_the_expected_shortfall_is_the_mean_of_the_worst_twentieth_of_the_returns(capsys):

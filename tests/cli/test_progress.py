@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from forecaster import swarm
-from forecaster.cli.shared import Bars
+from forecaster.cli.output import Bars
 
 
 def test_the_bar_says_that_it_compiles_before_it_trains():

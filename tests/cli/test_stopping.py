@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import forecaster as fc
-from forecaster.cli.stopping import Stopped, exit_code, stoppable
+from forecaster.cli.running import Stopped, exit_code, stoppable
 from forecaster.files import Home
 from forecaster.storage import unfinished_fits
 from forecaster.swarm.execution.schedule import Schedule

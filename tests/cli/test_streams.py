@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from forecaster.cli import main
-from forecaster.cli.streams import quiet_libraries
+from forecaster.cli.running import quiet_libraries
 from forecaster.errors import ForecasterWarning
 from tests.conftest import prices, run
 
@@ -67,7 +67,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 def test_a_file_never_gets_the_number_of_a_closed_stream(tmp_path):
     """Otherwise messages of libraries on standard error would land in that file."""
     script = (
-        "import contextlib, sys, os; from forecaster.cli.streams import prepare_streams\n"
+        "import contextlib, sys, os; from forecaster.cli.running import prepare_streams\n"
         "with contextlib.suppress(Exception): prepare_streams()  # output is lost, which it says\n"
         "file = open(sys.argv[1], 'w'); file.write(str(file.fileno())); os.write(2, b'noise')"
     )

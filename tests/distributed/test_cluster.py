@@ -115,7 +115,7 @@ def test_a_driver_that_is_killed_repeats_nothing(cluster, settings, tmp_path):
 
 def test_baselines_and_pytorch_are_the_same_from_a_cluster(cluster, panel, config, tmp_path):
     from forecaster.evaluation import BacktestOptions, evaluate_to_folder
-    from forecaster.evaluation.backtest.evaluation import FORECASTS
+    from forecaster.evaluation.evaluation import FORECASTS
 
     pytest.importorskip("arch")
     pytest.importorskip("torch")

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from forecaster.distributed import connecting
+from forecaster.distributed import cluster
 from forecaster.errors import ClusterError, UsageError
 from tests.conftest import run
 from tests.messages import refuses
@@ -17,12 +17,12 @@ pytest.importorskip("ray")
 @pytest.mark.parametrize("address", ["ray://head:10001", "head", "head:port", ":6379", ""])
 def test_what_is_no_address_is_refused(address):
     with refuses(UsageError):
-        connecting._check_answers(address)
+        cluster._check_answers(address)
 
 
 def test_nobody_there_is_said_before_anything_is_fetched(monkeypatch, settings, tmp_path):
-    assert connecting._ANSWERED < 35  # importing Ray alone may take long
-    monkeypatch.setattr(connecting, "_ANSWERED", 1.0)
+    assert cluster._ANSWERED < 35  # importing Ray alone may take long
+    monkeypatch.setattr(cluster, "_ANSWERED", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as other:  # another program
         address = f"127.0.0.1:{other.getsockname()[1]}"
         result = run(
@@ -33,10 +33,10 @@ def test_nobody_there_is_said_before_anything_is_fetched(monkeypatch, settings, 
         assert not list(tmp_path.rglob("*.parquet"))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with refuses(ClusterError):
-        connecting.connect("auto")
+        cluster.connect("auto")
     monkeypatch.setenv("RAY_ADDRESS", address)
     with refuses(ClusterError):
-        connecting.connect("auto")
+        cluster.connect("auto")
 
 
 def test_without_ray_the_command_says_what_to_install(monkeypatch, settings, tmp_path):
@@ -53,4 +53,4 @@ def test_without_ray_the_command_says_what_to_install(monkeypatch, settings, tmp
     old = lambda name: "2.9.3" if name == "ray" else version(name)  # noqa: E731
     monkeypatch.setattr(importlib.metadata, "version", old)
     with refuses(UsageError):
-        connecting.import_ray()
+        cluster.import_ray()
