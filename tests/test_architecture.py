@@ -42,7 +42,9 @@ ROOMS: dict[str, list[str]] = {
         "config", "methods", "columns", "bands", "windows", "flax_networks", "networks", "model",
         "network_task", "explanation", "predicting", "explaining", "fitting",
     ],
-    "evaluation": ["origins", "scores", "baselines", "backtest"],
+    "evaluation": [
+        "cutoffs", "rolling_origin", "scores", "baselines", "evaluation", "backtest", "comparing",
+    ],
     "storage": [
         "encoding", "checking", "saving", "run", "runs", "prices", "parts", "unfinished",
     ],

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.evaluation.backtest import evaluate as backtest
+from forecaster.evaluation import backtest
 from forecaster.files import Home
 from forecaster.swarm.execution.schedule import Schedule
 from tests.conftest import error, prices, run
@@ -74,7 +74,7 @@ def test_an_interrupted_evaluation_ends_as_one_that_was_not(data, tmp_path, monk
 
 
 def test_series_that_do_not_fit_into_memory_together_are_refused(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("forecaster.pipeline.budget.free_memory", lambda: 10**4)
+    monkeypatch.setattr("forecaster.pipeline.beginning.free_memory", lambda: 10**4)
     message = error(*evaluating(data), "--home", tmp_path, code=2)
     assert "7 series, the longest of 320 rows, take up to" in message and "--tickers" in message
     assert "--memory is gone; all series" in error("evaluate", "--memory", "2GB", code=2)

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.evaluation import LEVELS, BacktestOptions, evaluate_to_folder
-from forecaster.evaluation.backtest.evaluate import batches_of
-from forecaster.evaluation.backtest.evaluation import FORECASTS
+from forecaster.evaluation import LEVELS, BacktestOptions, evaluate_to_folder, rolling_origin
+from forecaster.evaluation.backtest import batches_of
 from forecaster.evaluation.baselines import Runner
-from forecaster.evaluation.origins import rolling_origin
+from forecaster.evaluation.evaluation import FORECASTS
 from forecaster.files import Home
 from forecaster.forecasting import FORECAST_BY, KEYS, Method, Part, fit_part
 from forecaster.ingest import open_source
@@ -269,7 +268,7 @@ def test_later_rows_do_not_decide_whether_short_prices_have_networks(tmp_path, s
             evaluations = [evaluate_to_folder(folder / "notebook", panel, config, options)]
             for shard in (100, 2):
                 home = Home(folder / f"home {shard}")
-                with mock.patch("forecaster.pipeline.budget.MOST_PER_SHARD", shard):
+                with mock.patch("forecaster.pipeline.beginning.MOST_PER_SHARD", shard):
                     evaluations.append(evaluate_from_home(home, data, config, options))
         assert sum("enough rows for networks" in str(one.message) for one in warned) == 3
         for evaluation in evaluations:

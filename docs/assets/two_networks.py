@@ -2,8 +2,7 @@
 
 import forecaster as fc
 from forecaster.evaluation import LEVELS
-from forecaster.evaluation.scores.significance import diebold_mariano, false_discovery
-from forecaster.evaluation.scores.tables import Tables
+from forecaster.evaluation.scores.tables import Tables, diebold_mariano, false_discovery
 
 panel = fc.load_panel("simulated", tickers=["AAPL", "IBM", "KO", "MSFT", "XOM"], start="2021-01-01")
 

@@ -37,7 +37,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from forecaster.classical import ces_ahead, ets_ahead, fit_ces, fit_ets, fit_theta, theta_ahead
-from forecaster.evaluation.baselines.statistical import deviations
+from forecaster.evaluation.baselines.simple import deviations
 
 
 class Panel(NamedTuple):

@@ -17,7 +17,7 @@ from forecaster.evaluation import (
     comparison,
     evaluate_to_folder,
 )
-from forecaster.evaluation.origins.cutoffs import cutoffs_in
+from forecaster.evaluation.cutoffs import cutoffs_in
 from forecaster.ingest import Membership
 from tests.conftest import error, run
 from tests.messages import refuses
@@ -184,7 +184,7 @@ def test_a_score_does_not_depend_on_the_series_beside_it(panel, config, tmp_path
     options = BacktestOptions(20, 1, (), membership=Membership(spans))
     scores = []
     for series in (64, 1):
-        monkeypatch.setattr("forecaster.evaluation.origins.rolling_origin.AT_ONCE", series)
+        monkeypatch.setattr("forecaster.evaluation.rolling_origin.AT_ONCE", series)
         made = evaluate_to_folder(tmp_path / f"by {series}", panel, quick, options)
         keys = ["unique_id", "horizon", "model"]
         scores.append(made.scores.sort_values(keys, ignore_index=True))

@@ -11,7 +11,7 @@ from forecaster.errors import ForecasterWarning, UsageError, has
 from forecaster.evaluation import baselines
 from forecaster.evaluation.baselines import BASELINES, simple
 from forecaster.evaluation.baselines import runner as running
-from forecaster.evaluation.origins.rolling_origin import Origins
+from forecaster.evaluation.rolling_origin import Origins
 from tests.messages import refuses, warns
 
 QUANTILES = np.array([0.1, 0.5, 0.9])

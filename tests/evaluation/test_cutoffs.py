@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import NoSeries
-from forecaster.evaluation.origins.cutoffs import usual_windows
+from forecaster.evaluation.cutoffs import usual_windows
 from forecaster.series import Panel
 from tests.messages import refuses
 

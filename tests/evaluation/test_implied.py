@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from forecaster.evaluation.scores.implied import Implied
+from forecaster.evaluation.scores.returns import Implied
 
 QUANTILES = np.array([0.025, *np.arange(1, 20) / 20, 0.975])
 FEW = np.array([0.025, 0.1, 0.5, 0.9, 0.975])

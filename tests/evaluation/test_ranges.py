@@ -9,7 +9,7 @@ from forecaster.errors import UsageError
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from forecaster.evaluation.baselines import simple, volatility
 from forecaster.evaluation.baselines.simple import Job
-from forecaster.evaluation.scores.realized import session_variance
+from forecaster.evaluation.scores.returns import session_variance
 from tests.messages import refuses
 
 QUANTILES = np.arange(1, 20) / 20

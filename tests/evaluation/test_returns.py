@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import forecaster as fc
-from forecaster.evaluation.scores.realized import COLUMNS, Realized, session_variance
+from forecaster.evaluation.scores.returns import COLUMNS, Realized, session_variance
 
 LEVELS = (95, 90, 80, 50)
 DAYS = pd.bdate_range("2024-01-01", periods=60)

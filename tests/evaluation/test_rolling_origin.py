@@ -10,8 +10,8 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError
 from forecaster.evaluation import BacktestOptions, Origins, evaluate_to_folder
-from forecaster.evaluation.backtest.verdict import caveats
-from forecaster.evaluation.origins.cutoffs import cutoffs_in
+from forecaster.evaluation.comparing import caveats
+from forecaster.evaluation.cutoffs import cutoffs_in
 from tests.messages import refuses, warns
 from tests.slow import slow
 

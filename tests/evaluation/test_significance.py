@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from forecaster.evaluation.scores import significance
-from forecaster.evaluation.scores.significance import FEWEST
+from forecaster.evaluation.scores import tables as significance
+from forecaster.evaluation.scores.tables import FEWEST
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
 from forecaster.evaluation import baselines
-from forecaster.evaluation.baselines import BASELINES, statistical
+from forecaster.evaluation.baselines import BASELINES, simple
 from forecaster.evaluation.baselines.simple import Job
 from tests.messages import warns
 
@@ -29,7 +29,7 @@ def test_bands_hold_what_they_say_at_every_horizon(name):
     horizon, origin = 6, 150
     rows, origins = walks(300, origin + horizon + 1), np.array([origin])
     some = [Job(y, origins, horizon, QUANTILES, 1) for y in rows]
-    made = np.array(getattr(statistical, name)(some))[:, 0]
+    made = np.array(getattr(simple, name)(some))[:, 0]
     came = np.array([job.y[origin + 1 :] for job in some])
     inside = ((made[..., 0] < came) & (came < made[..., 2])).mean(0)
     np.testing.assert_allclose(inside, 0.8, atol=0.08)

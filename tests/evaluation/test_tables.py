@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.evaluation.backtest.evaluate import joined
-from forecaster.evaluation.scores import significance
+from forecaster.evaluation.backtest import joined
+from forecaster.evaluation.scores import tables as significance
 from forecaster.evaluation.scores.tables import Tables
 
 DAYS = pd.bdate_range("2024-01-01", periods=70)

@@ -9,7 +9,7 @@ from scipy import stats
 
 import forecaster as fc
 from forecaster.evaluation import LEVELS, Evaluation, Summary
-from forecaster.evaluation.backtest.evaluate import joined
+from forecaster.evaluation.backtest import joined
 from forecaster.evaluation.scores.tables import Tables
 from forecaster.forecasting import bounds_of
 from tests.evaluation.handmade import SUMMARY

@@ -18,8 +18,8 @@ from scipy.special import ndtri
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, UsageError, name_reasons, require
 from forecaster.evaluation.baselines.simple import Job, logarithmic
-from forecaster.evaluation.origins.rolling_origin import Origins, RollingOrigin
-from forecaster.evaluation.scores.realized import COLUMNS, session_variance
+from forecaster.evaluation.rolling_origin import Origins, RollingOrigin
+from forecaster.evaluation.scores.returns import COLUMNS, session_variance
 from forecaster.forecasting import (
     FORECAST_BY,
     Config,
@@ -43,7 +43,7 @@ class Baseline:
     - ``column``: its name in frames
     - ``module``: where the function of its name is, in :mod:`forecaster.evaluation.baselines`
     - ``library``: the library it needs; ``extra``: the extra of this package that installs it
-    - ``together``: whether its function takes all series at once, as those of ``statistical`` do
+    - ``together``: whether its function takes all series at once, as ``ets`` does
     - ``premium``: whether the mean of prices grows as in our forecasts instead of as in their
       past; for baselines that forecast how far prices move, but not in which direction
     - ``ranges``: whether it sees the range of each session, too
@@ -88,13 +88,13 @@ _EVERY = (
     Baseline("gjr", "GJR", "volatility", "arch", "garch", premium=True, slow=True),
     Baseline("log_har", "LogHAR", "volatility", premium=True, ranges=True),
     Baseline("range_garch", "RangeGARCH", "volatility", premium=True, ranges=True, slow=True),
-    Baseline("ets", "ETS", "statistical", together=True),
-    Baseline("theta", "Theta", "statistical", together=True),
-    Baseline("ces", "CES", "statistical", together=True),
-    Baseline("croston", "Croston", "statistical"),
-    Baseline("sba", "SBA", "statistical"),
-    Baseline("tsb", "TSB", "statistical"),
-    Baseline("adida", "ADIDA", "statistical"),
+    Baseline("ets", "ETS", "simple", together=True),
+    Baseline("theta", "Theta", "simple", together=True),
+    Baseline("ces", "CES", "simple", together=True),
+    Baseline("croston", "Croston", "simple"),
+    Baseline("sba", "SBA", "simple"),
+    Baseline("tsb", "TSB", "simple"),
+    Baseline("adida", "ADIDA", "simple"),
 )
 BASELINES = {baseline.name: baseline for baseline in _EVERY}
 

@@ -2,7 +2,7 @@
 
 Each takes a :class:`forecaster.evaluation.baselines.simple.Job`. Some see the range of each
 session, not only its close: the job has the variance of each session
-(:func:`forecaster.evaluation.scores.realized.session_variance`). Parameters are estimated once,
+(:func:`forecaster.evaluation.scores.returns.session_variance`). Parameters are estimated once,
 like the networks', on the data known at the first origin.
 
 GARCH with Student-t errors is fitted by the ``arch`` library; its variance is updated from there.

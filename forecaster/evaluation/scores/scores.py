@@ -16,10 +16,9 @@ from forecaster.errors import (
     listed,
     printable,
 )
-from forecaster.evaluation.origins.rolling_origin import NAIVE
+from forecaster.evaluation.rolling_origin import NAIVE
 from forecaster.evaluation.scores import metrics
-from forecaster.evaluation.scores.realized import Realized
-from forecaster.evaluation.scores.returns import return_scores
+from forecaster.evaluation.scores.returns import Realized, return_scores
 from forecaster.forecasting import (
     FORECAST_BY,
     KEYS,
@@ -77,7 +76,7 @@ def evaluate(
       latest cutoff, in the rows of all models
 
     Scores of log returns, all lower where forecasts are better. The whole distribution is read from
-    the quantiles, see :mod:`forecaster.evaluation.scores.implied`. A score is missing where any of
+    the quantiles, see :mod:`forecaster.evaluation.scores.returns`. A score is missing where any of
     the forecasts has none.
 
     - ``qlike``: :func:`.metrics.qlike` of the expected squared return (the variance, if returns

@@ -22,7 +22,7 @@ from forecaster.errors import (
     name_reasons,
     warn_of_skipped,
 )
-from forecaster.evaluation.origins.cutoffs import (
+from forecaster.evaluation.cutoffs import (
     advised_of_windows,
     as_of_cutoff,
     cutoffs_in,

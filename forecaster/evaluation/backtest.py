@@ -23,26 +23,20 @@ from forecaster.errors import (
     check_type,
     check_whole,
 )
-from forecaster.evaluation.backtest.evaluation import (
+from forecaster.evaluation.baselines import Runner, check_available, check_columns, check_torch
+from forecaster.evaluation.cutoffs import cutoffs_in, usual_windows
+from forecaster.evaluation.evaluation import (
     FORECASTS,
     Evaluation,
+    Provenance,
+    Seconds,
+    Summary,
     check_folder,
 )
-from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
-from forecaster.evaluation.baselines import Runner, check_available, check_columns, check_torch
-from forecaster.evaluation.origins.cutoffs import cutoffs_in, usual_windows
-from forecaster.evaluation.origins.rolling_origin import RollingOrigin, write_tables
-from forecaster.evaluation.scores import significance
-from forecaster.evaluation.scores.tables import TOGETHER, Tables, means_of_sums
+from forecaster.evaluation.rolling_origin import RollingOrigin, write_tables
+from forecaster.evaluation.scores.tables import TOGETHER, Tables, false_discovery, means_of_sums
 from forecaster.files import as_folder, atomic
-from forecaster.forecasting import (
-    FORECAST_BY,
-    KEYS,
-    Config,
-    Method,
-    checked_config,
-    with_declared,
-)
+from forecaster.forecasting import FORECAST_BY, KEYS, Config, Method, checked_config, with_declared
 from forecaster.ingest import Groups, Membership
 from forecaster.series import (
     Panel,
@@ -307,7 +301,7 @@ def joined(batches: Sequence[Tables]) -> Tables:
         pd.concat(some, ignore_index=True) for some in zip(*batches, strict=True)
     )
     p_values = tests.groupby(list(TOGETHER))["p_value"]
-    adjusted = tests.assign(p_adjusted=p_values.transform(significance.false_discovery))
+    adjusted = tests.assign(p_adjusted=p_values.transform(false_discovery))
     return Tables(scores, adjusted, means_of_sums(daily))
 
 

@@ -1,4 +1,0 @@
-"""The cutoffs of an evaluation, and the forecasts made from them.
-
-Knows panels and models. Must not know scores or baselines.
-"""
