@@ -18,7 +18,8 @@ from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting import common as sampling
 from forecaster.ingest import Store
-from forecaster.pipeline import budget as memory
+from forecaster.machine import available
+from forecaster.pipeline import beginning as memory
 from forecaster.series.combination.blend import combine
 from forecaster.series.combination.components import (
     Blend,
@@ -78,7 +79,9 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
     sample = bytes_of_sample(Config(), 10**6, 5_000, 1)
     assert sample > 20 * bytes_of_series(Config(), 5_000, 1)  # a few series by themselves would fit
     assert sample == bytes_of_sample(Config(), 10**5, 5_000, 1)  # however many series there are
-    monkeypatch.setattr("forecaster.pipeline.budget.bytes_of_sample", lambda *size: 1_234 * 10**6)
+    monkeypatch.setattr(
+        "forecaster.pipeline.beginning.bytes_of_sample", lambda *size: 1_234 * 10**6
+    )
     least = f"{(memory._PROGRAM + 1_234e6) / 1e9:.1f}GB"
     message = error(
         "fit", "--source", f"files:{file}", "--memory", "1GB", "--home", tmp_path, code=2

@@ -12,8 +12,8 @@ import pytest
 
 from forecaster.errors import ForecasterError, UsageError, WriteError
 from forecaster.ingest.sources.sql import read_database_url
-from forecaster.pipeline import ForecastTable, forecast_table
-from forecaster.pipeline.forecast_table import COLUMNS, FIXED_QUANTILES, KEY
+from forecaster.pipeline import ForecastTable, forecast_outputs
+from forecaster.pipeline.forecast_outputs import COLUMNS, FIXED_QUANTILES, KEY
 from tests.postgresql import SECRET, secrets, server
 from tests.s3 import said
 
@@ -178,7 +178,7 @@ def test_a_table_of_others_is_an_error_before_anything_is_written(table, url, ma
 
 
 def test_a_failure_in_the_middle_leaves_the_table_as_it_was(table, url, monkeypatch):
-    monkeypatch.setattr(forecast_table, "_CHUNK", 3)
+    monkeypatch.setattr(forecast_outputs, "_CHUNK", 3)
     bad = forecasts()
     bad.loc[5, "ds"] = pd.NaT  # in the second part
     said(WriteError, lambda: table.write_table(bad))
@@ -219,7 +219,7 @@ def test_a_table_of_duckdb_is_refused_with_what_to_write_instead(tmp_path):
 
 
 def test_a_file_that_stays_locked_is_said_to_be(tmp_path, monkeypatch):
-    monkeypatch.setattr(forecast_table, "_WAIT", 0.05)
+    monkeypatch.setattr(forecast_outputs, "_WAIT", 0.05)
     path = tmp_path / "desk.db"
     table = ForecastTable(f"sql:sqlite:///{path}#forecasts")
     table.write_table(forecasts())
@@ -289,7 +289,7 @@ def test_a_writer_that_keeps_a_server_s_table_locked_is_said(request, monkeypatc
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     request.getfixturevalue("secrets")
     found = request.getfixturevalue("server")
-    monkeypatch.setattr(forecast_table, "_LOCK_WAIT", 0.2)
+    monkeypatch.setattr(forecast_outputs, "_LOCK_WAIT", 0.2)
     where = found.url.partition("host=")[2]
     with psycopg.connect(host=where, user="me", password=SECRET, dbname="postgres") as other:
         other.execute("SELECT pg_advisory_xact_lock(hashtext('forecaster'))")

@@ -56,7 +56,7 @@ def data(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(sampling, "MOST_SERIES", 3)
-    monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 2)
+    monkeypatch.setattr("forecaster.pipeline.beginning.MOST_PER_SHARD", 2)
 
 
 def fitting(folder):
@@ -68,7 +68,7 @@ def sharded(data):
     """A home with a run in shards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "MOST_SERIES", 3)
-        patch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 2)
+        patch.setattr("forecaster.pipeline.beginning.MOST_PER_SHARD", 2)
         done = run(*fitting(data), "--run", "mine", "--home", data / "home")
     assert done.exit_code == 3 and "Shards" in done.stdout and "EEE: 40 rows" in done.stderr
     assert done.stderr == (data / "said").read_text()
@@ -155,7 +155,7 @@ def test_a_shard_that_cannot_forecast_holds_up_no_other(sharded, monkeypatch):
 def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     data, tmp_path, monkeypatch
 ):
-    from forecaster.pipeline import train_run as training
+    from forecaster.pipeline import fit_run as training
 
     fit_part, trained = training.fit_part, []
 
@@ -185,7 +185,7 @@ def with_executor(executor):
     """Commands with --ray train by this executor."""
     with pytest.MonkeyPatch.context() as patch:
         cluster = contextlib.nullcontext(executor)
-        patch.setattr(sys.modules["forecaster.cli.fit_options"], "cluster", lambda address: cluster)
+        patch.setattr(sys.modules["forecaster.cli.options"], "cluster", lambda address: cluster)
         yield
 
 
@@ -225,10 +225,10 @@ def test_what_is_lost_with_its_workers_is_named_and_tried_again(data, tmp_path):
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_was_trained_but_not_saved_is_not_trained_again(shards, data, tmp_path, monkeypatch):
     from forecaster.pipeline import fit_run as pipeline
-    from forecaster.pipeline import train_run as training
+    from forecaster.pipeline import fit_run as training
 
     if shards == 1:
-        monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 99)
+        monkeypatch.setattr("forecaster.pipeline.beginning.MOST_PER_SHARD", 99)
 
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "save_shards", Mock(side_effect=KeyboardInterrupt))
@@ -277,7 +277,7 @@ def test_the_store_is_locked_while_shards_of_it_train_and_the_help_says_so(
 
     monkeypatch.setattr("forecaster.swarm.execution.schedule.Schedule.advance", watched)
     error(*fitting(data), "--home", tmp_path, code=130)
-    monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 99)
+    monkeypatch.setattr("forecaster.pipeline.beginning.MOST_PER_SHARD", 99)
     error(*fitting(data), "--home", tmp_path, code=130)
     assert held == [[True], [False]]  # one in one piece has read them
 

@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.files import Home
-from forecaster.pipeline import train_run as training
+from forecaster.pipeline import fit_run as training
 from tests.conftest import error, run
 from tests.frames import long
 
@@ -35,10 +35,10 @@ def in_processes(monkeypatch):
         asked.append(processes)
         return fit_side_by_side(shards, processes)
 
-    monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", SHARD)
-    monkeypatch.setattr("forecaster.pipeline.train_run.WORTH_PROCESSES", 1)
-    monkeypatch.setattr("forecaster.pipeline.train_run.fit_side_by_side", watched)
-    for room in ("budget", "train_run"):
+    monkeypatch.setattr("forecaster.pipeline.beginning.MOST_PER_SHARD", SHARD)
+    monkeypatch.setattr("forecaster.pipeline.fit_run.WORTH_PROCESSES", 1)
+    monkeypatch.setattr("forecaster.pipeline.fit_run.fit_side_by_side", watched)
+    for room in ("beginning", "fit_run"):
         monkeypatch.setattr(f"forecaster.pipeline.{room}.cores", lambda: 2)
     return asked
 
@@ -65,7 +65,7 @@ def test_they_forecast_as_one_process_does(source, tmp_path, in_processes):
     assert in_processes == [2]
     in_processes.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("forecaster.pipeline.train_run.cores", lambda: 1)
+        patch.setattr("forecaster.pipeline.fit_run.cores", lambda: 1)
         one = fitted(source, tmp_path / "one")
     assert not in_processes
     assert_alike(several, one, source)

@@ -14,8 +14,8 @@ from forecaster.forecasting import FORECAST_BY, RISE, Explanation, bounds_of, co
 from forecaster.ingest import Groups
 from forecaster.record import COLUMN, earlier, record_of
 from forecaster.report import html
+from forecaster.report.html import Json, as_numbers, limits, pack, positions, rounded
 from forecaster.report.numbers import RUNGS, UNGROUPED
-from forecaster.report.packing import Json, as_numbers, limits, pack, positions, rounded
 from forecaster.series import Finding, Panel, findings_in_words, show_time
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from forecaster.evaluation import (
 )
 from forecaster.forecasting import FORECAST_BY, bounds_of
 from forecaster.report import numbers
-from forecaster.report.packing import Json, as_numbers, columns, limits, pack, positions, rounded
+from forecaster.report.html import Json, as_numbers, columns, limits, pack, positions, rounded
 
 _MOST_COUNTED = 64**2 - 2
 

@@ -10,7 +10,7 @@ from forecaster.errors import UsageError, listed
 from forecaster.forecasting import bounds_of
 from forecaster.record import COLUMN, FEW, Scorecard, alarm_lines, forecast_alarms, named
 from forecaster.report import html
-from forecaster.report.packing import Json, as_numbers, columns, limits, pack
+from forecaster.report.html import Json, as_numbers, columns, limits, pack
 from forecaster.series import show_time
 
 _FANS = 12

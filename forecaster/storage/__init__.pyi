@@ -29,9 +29,9 @@ from .unfinished import EvaluationRequest as EvaluationRequest
 from .unfinished import FitRequest as FitRequest
 from .unfinished import UnfinishedFit as UnfinishedFit
 from .unfinished import checkpoint_of as checkpoint_of
-from .unfinished import data_digest as data_digest
 from .unfinished import discard as discard
 from .unfinished import forget_checkpoint as forget_checkpoint
+from .unfinished import rows_left_out as rows_left_out
 from .unfinished import tell_of_others as tell_of_others
 from .unfinished import unfinished_fits as unfinished_fits
 from .unfinished import versions as versions

@@ -29,6 +29,7 @@ from forecaster.errors import ModelError, Skipped, StoreError, UsageError, Write
 from forecaster.files import FolderLock, Home, atomic, is_held, read_plain, run_name
 from forecaster.forecasting import Config
 from forecaster.ingest import CovariateFiles, Store, masked_rows
+from forecaster.series import Date
 from forecaster.storage.run import SHARDS, ids_to_read, shard_name
 
 if TYPE_CHECKING:  # unfinished fits are listed without JAX
@@ -70,7 +71,7 @@ class FitRequest:
     - ``source``, ``ids``: the store and the series in it
     - ``skipped``: series that could not be fetched, with the reason
     - ``stale``: stored series that could not be updated before, with the reason
-    - ``data_sha256``: the :func:`data_digest` of the stored series
+    - ``data_sha256``: of the stored series, see :func:`rows_left_out`
     - ``config``, ``seed``, ``tune``: how to train
     - ``start``, ``end``: the first and the last day, both included; None: no limit
     - ``mask``: flags whose rows are left out
@@ -120,10 +121,19 @@ class FitRequest:
         return f"{what}{len(self.ids)} series of {self.source}, {kind}"
 
 
-def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
-    """Return a hash of stored series and of the rows that are left out."""
+def rows_left_out(
+    store: Store, ids: Sequence[str], config: Config, mask: Sequence[str], end: Date | None
+) -> tuple[pd.DataFrame, str]:
+    """Return the flagged rows that a fit leaves out, and a hash of them and of the stored series.
+
+    - ``ids``: the series to fit; the hash is also of the indices beside them
+    - ``mask``: the flags of rows to leave out; ``end``: the last day
+    """
+    read = ids_to_read(ids, config)
+    masked = masked_rows(store, read, mask, end)
+    # What is digested is not written.
     rows = masked[["unique_id", "ds", "flag"]].astype(str).to_csv(index=False)
-    return hashlib.sha256(f"{store.index.digest(ids)}\n{rows}".encode()).hexdigest()
+    return masked, hashlib.sha256(f"{store.index.digest(read)}\n{rows}".encode()).hexdigest()
 
 
 def write_request(path: Path, request: FitRequest) -> None:
@@ -275,12 +285,12 @@ class UnfinishedFit:
 
         Raises ModelError when anything has changed since the request that the bits depend on.
         """
-        request, command, digest = self.request, self.command, ""
-        masked = pd.DataFrame()
-        read = ids_to_read(request.ids, request.config)
+        request, command = self.request, self.command
+        masked, digest = pd.DataFrame(), ""
         with contextlib.suppress(StoreError, KeyError):  # no longer stored, or not yet reviewed
-            masked = masked_rows(store, read, request.mask, request.end)
-            digest = data_digest(store, read, masked)
+            masked, digest = rows_left_out(
+                store, request.ids, request.config, request.mask, request.end
+            )
         changed = request.changed() if digest == request.data_sha256 else ["the stored data"]
         if changed:
             raise ModelError(

@@ -28,7 +28,7 @@ from forecaster.cli import main
 from forecaster.evaluation import Evaluation
 from forecaster.files import Home
 from forecaster.ingest import Store
-from forecaster.pipeline import budget as memory
+from forecaster.pipeline import beginning as memory
 from forecaster.storage import load, unfinished_fits
 from tests.conftest import prices
 from tests.ingest.older import as_version

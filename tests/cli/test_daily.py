@@ -13,7 +13,7 @@ import pytest
 from forecaster.daily import EXAMPLE, Limits, Watch, day, last_days, read_watch
 from forecaster.errors import UsageError, WriteError
 from forecaster.files import FolderLock
-from forecaster.pipeline.forecast_table import COLUMNS
+from forecaster.pipeline.forecast_outputs import COLUMNS
 from tests.cli.desk import BAR, DAYS, NAMES, ROWS, TABLE, WATCH, desk, fitted, renamed
 from tests.conftest import prices, run
 from tests.messages import refuses

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from forecaster.ingest import refreshing as updating
-from forecaster.pipeline.forecast_table import COLUMNS
+from forecaster.pipeline.forecast_outputs import COLUMNS
 from tests.cli.desk import BAR, DAYS, NAMES, ROWS, TABLE, Desk
 from tests.conftest import prices
 

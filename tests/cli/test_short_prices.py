@@ -20,7 +20,7 @@ def source(tmp_path_factory):
 
 def test_shards_of_short_prices_are_the_fit_in_one_piece(source, tmp_path, monkeypatch):
     assert run("fit", "--source", source, "--home", tmp_path / "one").exit_code == 0
-    monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 2)
+    monkeypatch.setattr("forecaster.pipeline.beginning.MOST_PER_SHARD", 2)
     done = run("fit", "--source", source, "--home", tmp_path / "parts")
     assert done.exit_code == 0 and "Shards" in done.stdout
     assert "On the rows held back" in done.stdout

@@ -104,7 +104,7 @@ def test_the_command_reads_the_peers_of_a_single_ticker(prices, tmp_path, monkey
     fit = ("fit", "--source", f"files:{tmp_path / 'p.csv'}", "--config", tmp_path / "c.toml")
     for shard in (100, 5):
         home = tmp_path / str(shard)
-        monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", shard)
+        monkeypatch.setattr("forecaster.pipeline.beginning.MOST_PER_SHARD", shard)
         assert run(*fit, "--home", home).exit_code == 3
         made = run("predict", "S07", "--home", home, "--output", home / "one.csv")
         assert made.exit_code == 0 and "state of the market" not in made.output

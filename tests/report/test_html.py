@@ -9,7 +9,7 @@ import pytest
 
 from forecaster.errors import UsageError
 from forecaster.report import html
-from forecaster.report.packing import pack
+from forecaster.report.html import pack
 from tests.messages import refuses
 from tests.report import browsing
 

@@ -286,7 +286,7 @@ OF_FIT = {
 @pytest.mark.parametrize("options", [[], ["--memory", "1GB"]])
 def test_the_commands_say_each_once_and_keep_them_with_the_run(tmp_path, monkeypatch, options):
     monkeypatch.setattr(pd.Timestamp, "now", lambda zone=None: NOW.tz_localize(zone))
-    monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 4)
+    monkeypatch.setattr("forecaster.pipeline.beginning.MOST_PER_SHARD", 4)
     path, home = tmp_path / "company.csv", ["--home", tmp_path / "home"]
     company().to_csv(path, index=False)
     fit = ["fit", "--source", f"files:{path}", "--horizon", 3, "--model", "ets", *options]

@@ -10,13 +10,13 @@ import pytest
 from forecaster.errors import Kind, ModelError, Skipped, UsageError
 from forecaster.files import FolderLock, Home, atomic, is_held
 from forecaster.forecasting.config import Config
-from forecaster.ingest import CovariateFiles, Store, ingest, masked_rows, open_source
+from forecaster.ingest import CovariateFiles, Store, ingest, open_source
 from forecaster.storage import (
     FitRequest,
     UnfinishedFit,
     checkpoint_of,
-    data_digest,
     discard,
+    rows_left_out,
     tell_of_others,
     unfinished_fits,
     versions,
@@ -38,12 +38,11 @@ def store(home) -> Store:
 
 @pytest.fixture
 def request_(store) -> FitRequest:
-    masked = masked_rows(store, store.ids, ("reversed",))
     return FitRequest(
         source="simulated",
         ids=("AAPL", "KO"),
         skipped={"GE": Skipped(Kind.NOT_LOADED, detail="no rows")},
-        data_sha256=data_digest(store, store.ids, masked),
+        data_sha256=rows_left_out(store, store.ids, Config(), ("reversed",), None)[1],
         config=Config(hidden=4),
         seed=3,
         mask=("reversed",),
