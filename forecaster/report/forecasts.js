@@ -9,6 +9,10 @@ const place = new Map(data.ids.map((id, n) => [id, n]));
 const time = (value) => data.dated ? day(value) : String(value);
 const share = (value) => value === null || value === undefined ? "" : formats.share(value, 0.001);
 const change = (value) => value === null || value === undefined ? "" : formats.change(Math.abs(value) < 0.0005 ? 0 : value, 0.001);
+// Of series that are not prices, medians and widths are in their units.
+const units = (value) => value === null || value === undefined ? "" : formats.number(value);
+const median = data.prices ? change : units, width = data.prices ? share : units;
+const moved = data.prices ? change : (value) => (value > 0 ? "+" : "") + units(value);
 const chance = (value) => value === null || value === undefined ? "" : formats.share(value, 0.01);
 const ahead = (n = state.step) => data.steps[n] === 1 ? "1 step ahead" : `${data.steps[n]} steps ahead`;
 const against = () => state.against ? data.compared[state.against] : null;
@@ -27,12 +31,12 @@ function columns() {
   return [
     { key: "id", label: "series", text: true },
     { key: "value", label: "latest", format: (v) => formats.number(v) },
-    { key: "median", label: "median", format: change, hint: "Expected change from the latest value" },
-    { key: "width", label: `width, ${data.level}\u00a0%`, format: share, hint: "Of the band, as a share of the latest value" },
-    { key: "rise", label: "chance of a rise", format: chance },
+    { key: "median", label: "median", format: median, hint: data.prices ? "Expected change from the latest value" : "" },
+    { key: "width", label: `width, ${data.level}\u00a0%`, format: width, hint: `Of the band${data.prices ? ", as a share of the latest value" : ""}` },
+    ...(data.prices ? [{ key: "rise", label: "chance of a rise", format: chance }] : []),
     ...(kinds.length ? [
       { key: "wider", label: "width changed", format: change, hint: `By how much the band is wider${then}` },
-      { key: "moved", label: "median changed", format: change, hint: `By how much the median is higher${then}` },
+      { key: "moved", label: "median changed", format: moved, hint: `By how much the median is higher${then}` },
       { key: "since", label: "since", format: time, hint: "The day of the forecast that it is compared with" },
     ] : []),
     ...(data.groups ? [{ key: "group", label: "group", text: true }] : []),
@@ -42,9 +46,11 @@ function columns() {
   ];
 }
 const rows = () => data.ids.map((id, n) => ({ id, values: {
-  id, group: data.groups && data.groups[n], rung: data.rungs && data.rungs[n], value: data.value[n], median: data.median[state.step][n], width: data.width[state.step][n], rise: data.rise[state.step][n],
+  id, group: data.groups && data.groups[n], rung: data.rungs && data.rungs[n], value: data.value[n], median: data.median[state.step][n], width: data.width[state.step][n], rise: data.prices ? data.rise[state.step][n] : null,
   wider: changed("width", n), moved: changed("median", n), since: against() ? against().origin[n] : null, origin: data.origin[n], remark: data.said[n],
 } }));
+// On a phone a table starts with the columns that fit beside each other; others can be chosen.
+const narrow = matchMedia("(max-width: 40rem)").matches;
 let table = null;
 function drawTable() {
   if (table) {
@@ -52,7 +58,8 @@ function drawTable() {
     table.rows(rows());
     return;
   }
-  const chosen = columns().map((column) => column.key).filter((key) => !["since", "origin"].includes(key) && (key !== "remark" || data.said.some((one) => one)));
+  const chosen = narrow ? ["id", "median", "width", data.prices ? "rise" : "value"]
+    : columns().map((column) => column.key).filter((key) => !["since", "origin"].includes(key) && (key !== "remark" || data.said.some((one) => one)));
   table = seriesTable(box("table"), { caption: "Forecasts of every series", columns: columns(), rows: rows(), pick: open, sort: { key: "width", up: false }, chosen });
 }
 
@@ -81,10 +88,10 @@ function drawOne(id) {
     layers.push({ kind: "fans", name: `${level} % band`, colour: "--c1", opacity: 0.16 + 0.14 * k, fans: [{ x: fan, low: bound(0), high: bound(1) }] });
   });
   layers.push({ kind: "line", name: "value", x: past, y: y.slice(from), colour: "--ink", width: 1.5 });
-  layers.push({ kind: "line", name: `${data.model}, median`, x: fan, y: [y[last], ...parts[0]], colour: "--c1", width: 2 });
+  layers.push({ kind: "line", name: "median", x: fan, y: [y[last], ...parts[0]], colour: "--c1", width: 2 });
   const heading = made("h3", "", id), lead = made("p", "note"), figure = made("figure"), caption = made("figcaption"), drawn = made("div"), details = made("details");
-  const said = [`${formats.number(data.value[n])} on ${time(data.origin[n])}`, `${ahead()} the median is ${change(data.median[state.step][n])} away, the band of ${data.level} % ${share(data.width[state.step][n])} wide, and a rise has a chance of ${chance(data.rise[state.step][n])}`];
-  if (changed("width", n) !== null) said.push(`since the forecast of ${time(against().origin[n])} the band's width has changed by ${change(changed("width", n))}, the median by ${change(changed("median", n))}`);
+  const said = [`${formats.number(data.value[n])} on ${time(data.origin[n])}`, `${ahead()} the median is ${median(data.median[state.step][n])}${data.prices ? " away" : ""}, the band of ${data.level} % ${width(data.width[state.step][n])} wide${data.prices ? `, and a rise has a chance of ${chance(data.rise[state.step][n])}` : ""}`];
+  if (changed("width", n) !== null) said.push(`since the forecast of ${time(against().origin[n])} the band's width has changed by ${change(changed("width", n))}, the median by ${moved(changed("median", n))}`);
   if (data.said[n]) said.push(data.said[n]);
   lead.textContent = `${data.groups && data.groups[n] !== data.ungrouped ? `${data.groups[n]}. ` : ""}${data.rungs ? `Forecast by ${data.rungs[n]}. ` : ""}${said.join("; ")}.`;
   const more = made("button", "reset", whole ? "Show less of the past" : "Show more of the past");
@@ -127,7 +134,7 @@ function points(x, y, ids) {
   return { kind: "points", x: usable.map((n) => x[n]), y: usable.map((n) => y[n]), ids: usable.map((n) => ids[n]), colour: "--c1", size: usable.length > 150 ? 5 : 7, opacity: 0.65 };
 }
 function drawGlance() {
-  show("chances", {
+  if (data.prices) show("chances", {
     label: `Chance of a rise and width of the ${data.level} % band, ${ahead()}, a point for each of ${data.ids.length} series`, pick: open,
     x: { label: `chance of a rise, ${ahead()}`, format: (v, step = 0.01) => formats.share(v, Math.min(step, 0.01)) }, y: { label: `width of the ${data.level} % band`, format: "share" },
     layers: [{ kind: "rule", x: 0.5 }, points(data.rise[state.step], data.width[state.step], data.ids)],
@@ -135,7 +142,7 @@ function drawGlance() {
   });
   if (!against()) return;
   const { when, width, median } = against();
-  show("moves", {
+  if (data.prices) show("moves", {
     label: `Changes of median and of width since ${when}, ${ahead()}`, pick: open,
     x: { label: `median, since ${when}`, format: "change" }, y: { label: `width of the ${data.level} % band, since ${when}`, format: "change" },
     layers: [{ kind: "rule", x: 0 }, { kind: "rule", y: 0 }, points(median[state.step], width[state.step], data.ids)],
@@ -143,7 +150,7 @@ function drawGlance() {
   });
   box("most").replaceChildren(
     most("Wider than before", width[state.step], (a, b) => b - a, (v) => v > 0), most("Narrower than before", width[state.step], (a, b) => a - b, (v) => v < 0),
-    most("Median moved most", median[state.step], (a, b) => Math.abs(b) - Math.abs(a), (v) => v !== 0));
+    ...(data.prices ? [most("Median moved most", median[state.step], (a, b) => Math.abs(b) - Math.abs(a), (v) => v !== 0)] : []));
 }
 function most(title, values, order, keep) {
   const outer = made("div"), list = made("table", "series"), body = list.createTBody();
@@ -169,12 +176,12 @@ function drawGroups() {
   data.groups.forEach((group, n) => members.set(group, [...(members.get(group) || []), n]));
   const middle = (values) => charts.quantile(known(values), 0.5);
   const lines = [...members].map(([group, of]) => ({ id: group, values: {
-    id: group, series: of.length, median: middle(of.map((n) => data.median[state.step][n])), width: middle(of.map((n) => data.width[state.step][n])), rise: middle(of.map((n) => data.rise[state.step][n])),
+    id: group, series: of.length, ...(data.prices && { median: middle(of.map((n) => data.median[state.step][n])), width: middle(of.map((n) => data.width[state.step][n])), rise: middle(of.map((n) => data.rise[state.step][n])) }),
     wider: middle(of.map((n) => changed("width", n))), moved: middle(of.map((n) => changed("median", n))),
   } }));
   if (groups) return groups.rows(lines);
-  const shown = columns().filter((column) => ["median", "width", "rise", "wider", "moved"].includes(column.key));
-  groups = seriesTable(box("group-table"), { caption: "Medians over the series of each group", name: "groups", rows: lines, sort: { key: "width", up: false }, columns: [{ key: "id", label: "group", text: true }, { key: "series", label: "series" }, ...shown] });
+  const shown = columns().filter((column) => (!data.prices ? ["wider"] : narrow ? ["width", "rise"] : ["median", "width", "rise", "wider", "moved"]).includes(column.key));
+  groups = seriesTable(box("group-table"), { caption: "Medians over the series of each group", name: "groups", rows: lines, sort: { key: data.prices ? "width" : "series", up: false }, columns: [{ key: "id", label: "group", text: true }, { key: "series", label: "series" }, ...shown] });
 }
 
 // Controls -------------------------------------------------------------------------------------------
@@ -203,7 +210,7 @@ for (const where of ["choices", "more-choices"]) {
   select(where, "step", "Steps ahead", data.steps.map((step, n) => [n, String(step)]));
   select(where, "against", "Compared with", kinds.map((kind) => [kind, `${NAMES[kind]} (${data.compared[kind].when})`]));
 }
-numbersBelow(box("chances-numbers"), () => ({ caption: ahead(), head: ["series", "chance of a rise", "width"], rows: data.ids.map((id, n) => [id, chance(data.rise[state.step][n]), share(data.width[state.step][n])]) }));
-if (kinds.length) numbersBelow(box("moves-numbers"), () => ({ caption: `Changes since ${against().when}, ${ahead()}`, head: ["series", "median", "width"], rows: data.ids.map((id, n) => [id, change(changed("median", n)), change(changed("width", n))]) }));
+if (data.prices) numbersBelow(box("chances-numbers"), () => ({ caption: ahead(), head: ["series", "chance of a rise", "width"], rows: data.ids.map((id, n) => [id, chance(data.rise[state.step][n]), share(data.width[state.step][n])]) }));
+if (data.prices && kinds.length) numbersBelow(box("moves-numbers"), () => ({ caption: `Changes since ${against().when}, ${ahead()}`, head: ["series", "median", "width"], rows: data.ids.map((id, n) => [id, change(changed("median", n)), change(changed("width", n))]) }));
 state.series = [...data.ids].sort((a, b) => data.width[state.step][place.get(b)] - data.width[state.step][place.get(a)])[0];
 drawAll();

@@ -46,8 +46,8 @@ class Changes(NamedTuple):
     - ``when``: the origin of these forecasts, or the first and the last origin, as text
     - ``origin``: the origin of each series, as numbers; None for a series without one
     - ``width`` (series, step): the relative increase of the width of the band
-    - ``median`` (series, step): the increase of the median, on the scale of today's prices, as a
-      share of the base
+    - ``median`` (series, step): the increase of the median, for prices as a share of the price from
+      which the earlier forecast started, for other series in their units
     """
 
     when: str
@@ -82,6 +82,11 @@ class Forecasts:
     groups: Mapping[str, str] | None = None
     fitted: Sequence[str] = ()
     explained: Explanation | None = None
+
+    @property
+    def of_prices(self) -> bool:
+        """Whether prices are forecast; other series are shown in their units."""
+        return self.panel.target != "y"
 
     @property
     def level(self) -> float:
@@ -135,19 +140,18 @@ class Forecasts:
     def latest(self) -> pd.DataFrame:
         """Each series' latest ``value``, its time, ``origin``, and the ``base`` of widths.
 
-        For prices the base is the latest value; for other series, whose values may be zero, the
-        mean absolute value.
+        For prices the base is the latest value; other series are shown in their own units.
         """
         latest = pd.DataFrame(
-            [(part.index[-1], part.iloc[-1], part.abs().mean()) for part in self.known.values()],
-            index=self.ids, columns=["origin", "value", "size"],
+            [(part.index[-1], part.iloc[-1]) for part in self.known.values()],
+            index=self.ids, columns=["origin", "value"],
         )  # fmt: skip
-        base = latest["value" if self.panel.target != "y" else "size"]
-        return latest.assign(base=base.where(base > 0))
+        value = latest["value"]
+        return latest.assign(base=value.where(value > 0) if self.of_prices else 1.0)
 
     @property
     def width(self) -> np.ndarray:
-        """The widths of the quoted band as shares of the base, (series, step)."""
+        """The widths of the quoted band, of prices as shares of the latest, (series, step)."""
         low, high = map(self.at_steps, bounds_of(self.model, self.level))
         return (high - low) / self.latest["base"].to_numpy()[:, None]
 
@@ -234,18 +238,18 @@ def _changes_since(rows: pd.DataFrame, made: Forecasts) -> Changes:
         for name in ("width", COLUMN)
     )
     each = rows.drop_duplicates("unique_id").set_index("unique_id").reindex(latest.index)
-    base, scale = latest["base"].to_numpy(), np.ones(len(latest))
-    if (each["target"].dropna() != "y").all():  # prices may have been adjusted since then
-        base = each["value"].to_numpy(float)
-        now = [made.known[str(name)].get(time, np.nan) for name, time in each["origin"].items()]
-        scale = np.array(now, float) / base
-    width = width / base[:, None]
+    then = now = np.ones((len(latest), 1))
+    if made.of_prices:  # which may have been adjusted since then
+        then = each[["value"]].to_numpy(float)
+        same = [made.known[str(name)].get(time, np.nan) for name, time in each["origin"].items()]
+        now = np.array(same, float)[:, None]
+    width = width / then
     origins = each["origin"].dropna()
     return Changes(
         _span(origins),
         [None if pd.isna(t) else as_numbers(pd.Index([t]))[0] for t in each["origin"]],
         made.width / np.where(width > 0, width, np.nan) - 1,
-        (made.at_steps(made.model) - median * scale[:, None]) / latest["base"].to_numpy()[:, None],
+        made.at_steps(made.model) / now - median / then,
     )
 
 
@@ -258,10 +262,8 @@ def _span(times: pd.Series) -> str:
 def _lead(made: Forecasts) -> str:
     when = _span(made.latest["origin"])
     ahead = "one step" if made.horizon == 1 else f"1 to {made.horizon} steps"
-    rungs = f" ({counted(made.rungs)})" if made.rungs else ""
-    return (
-        f"{len(made.ids)} series by {made.model}{rungs}, {ahead} ahead of {when}. Run {made.run}."
-    )
+    by = f" ({counted(made.rungs)})" if made.rungs else f" by {made.model}"
+    return f"{len(made.ids)} series{by}, {ahead} ahead of {when}. Run {made.run}."
 
 
 def _notices(made: Forecasts) -> Iterator[str]:
@@ -274,18 +276,14 @@ def _notices(made: Forecasts) -> Iterator[str]:
 
 def _cards(made: Forecasts) -> Iterator[html.Card]:
     """Yield the headlines, which are about the last step."""
-    width, rise = made.width[:, -1], made.column(RISE)[:, -1]
-    ahead = "one step ahead" if made.horizon == 1 else f"{made.horizon} steps ahead"
-    yield html.Card(
-        f"{np.nanmedian(width):.1%}",
-        f"median width of {made.level:g}\N{NO-BREAK SPACE}% bands",
-        f"{ahead}; from {100 * np.nanmin(width):.1f} to {np.nanmax(width):.1%}",
-    )
-    yield html.Card(
-        f"{int((rise > 0.5).sum())} of {len(rise)}",
-        "more likely to rise than to fall",
-        f"{ahead}; chances from {100 * rise.min():.0f} to {rise.max():.0%}",
-    )
+    if made.of_prices:
+        width = made.width[:, -1]
+        ahead = "one step ahead" if made.horizon == 1 else f"{made.horizon} steps ahead"
+        yield html.Card(
+            f"{np.nanmedian(width):.1%}",
+            f"median width of {made.level:g}\N{NO-BREAK SPACE}% bands",
+            f"{ahead}; from {100 * np.nanmin(width):.1f} to {np.nanmax(width):.1%}",
+        )
     for then in list(made.changes.values())[:1]:
         change = then.width[:, -1]
         if np.isfinite(change).any():
@@ -294,53 +292,61 @@ def _cards(made: Forecasts) -> Iterator[html.Card]:
                 "median change of width",
                 f"since the forecasts of {then.when}",
             )
-    late, jumped, frozen = (
-        sum(one.kind == kind for one in made.findings) for kind in ("late", "jumped", "frozen")
-    )
-    yield html.Card(
-        str(late + jumped + frozen),
-        "with data to check",
-        f"{late} stale, {jumped} jumped on the latest day, {frozen} with a price that stands still",
-    )
+    kinds = {"late": "stale"}
+    if made.of_prices:
+        kinds |= {"jumped": "jumped on the latest day", "frozen": "with a price that stands still"}
+    counts = {kind: sum(one.kind == kind for one in made.findings) for kind in kinds}
+    notes = [f"{counts[kind]} {said}" for kind, said in kinds.items()]
+    yield html.Card(str(sum(counts.values())), "with data to check", ", ".join(notes))
 
 
 def _sections(made: Forecasts) -> Iterator[html.Section]:
-    compared = made.changes
-    what = "“late”, “jumped” or “frozen” data"
+    what = "“late”, “jumped” or “frozen” data" if made.of_prices else "“late” data"
     what = f"groups, and {what}" if made.groups else what
     yield html.Section("every", "Every series", _TABLE.format(what=what))
     yield html.Section("series", "One series", _ONE)
-    level = f"{made.level:g}\N{NO-BREAK SPACE}%"
-    overview = html.figure(
-        "chances", "Chance of a rise, and width",
-        "Each point is a series: further right it is more likely to rise, further up less sure.",
-    )  # fmt: skip
-    if compared:
-        overview += html.figure(
-            "moves", "What changed",
-            f"Right of zero the median has risen; above zero the {level} band has become wider.",
-        )  # fmt: skip
-    lists = "<div class='panels' id='most'></div>" if compared else (
-        "<p class='note'>The record has no earlier forecast of these series to compare with.</p>"
-    )  # fmt: skip
-    controls = "<div class='controls' id='more-choices'></div>"
-    yield html.Section(
-        "changes",
-        "What changed" if compared else "All at a glance",
-        f"{controls}<div class='panels'>{overview}</div>{lists}",
-    )
+    if made.of_prices or made.changes:
+        yield _glance(made)
     if made.groups:
         yield html.Section("groups", "Groups", "<div id='group-table'></div>")
     yield html.Section("reading", "How to read this", _reading(made))
 
 
+def _glance(made: Forecasts) -> html.Section:
+    """Return the section on all series: for prices figures, and what changed most."""
+    level, figures = f"{made.level:g}\N{NO-BREAK SPACE}%", ""
+    if made.of_prices:
+        figures = html.figure(
+            "chances", "Chance of a rise, and width",
+            "Each is a series: further right a rise is likelier, further up the band is wider.",
+        )  # fmt: skip
+        if made.changes:
+            figures += html.figure(
+                "moves", "What changed",
+                f"Right of zero the median has risen; above zero the {level} band has widened.",
+            )  # fmt: skip
+    lists = "<div class='panels' id='most'></div>" if made.changes else (
+        "<p class='note'>The record has no earlier forecast of these series to compare with.</p>"
+    )  # fmt: skip
+    return html.Section(
+        "changes",
+        "What changed" if made.changes else "All at a glance",
+        f"<div class='controls' id='more-choices'></div><div class='panels'>{figures}</div>{lists}",
+    )
+
+
 def _reading(made: Forecasts) -> str:
-    of = "its latest price" if made.panel.target != "y" else "the mean size of its latest values"
+    of, rise = "in the units of the series", ""
+    if made.of_prices:
+        of = "as shares of its latest price"
+        rise = (
+            "The chance of a rise is the probability of a value above the latest one. Near 50 % "
+            "the direction is unknown, as it usually is for prices."
+        )
     return html.points([
-        f"Widths are those of the {made.level:g} % band, as shares of {of}: the outcome should lie "
-        f"in the band {made.level:g} times out of 100. Wider means less sure, not better or worse.",
-        "The chance of a rise is the probability of a value above the latest one. Near 50 % the "
-        "direction is unknown, as it usually is for prices.",
+        f"Widths are those of the {made.level:g} % band, {of}: the outcome should lie in the band "
+        f"{made.level:g} times out of 100. Wider means less sure, not better or worse.",
+        *([rise] if rise else []),
         "Changes are relative to an earlier forecast in the record, at the same number of steps "
         "ahead, with its prices adjusted for later splits and dividends. Another run may have made "
         "that forecast.",
@@ -357,15 +363,16 @@ def _data(made: Forecasts) -> Json:
     levels = sorted(made.levels, reverse=True)
     names = [made.model, *(name for level in levels for name in bounds_of(made.model, level))]
     shown = np.stack([made.column(name) for name in names], axis=1)  # (series, column, horizon)
-    value, base = (latest[name].to_numpy()[:, None] for name in ("value", "base"))
-    median = (made.at_steps(made.model) - value) / base
+    median = made.at_steps(made.model)
+    if made.of_prices:
+        median = median / latest[["base"]].to_numpy() - 1
     times = pd.Index(np.unique(np.concatenate([part.index.to_numpy() for part in known.values()])))
     ahead = made.frame["ds"].to_numpy().reshape(len(made.ids), -1)
     said: dict[str, list[str]] = {name: [] for name in made.ids}
     for one in made.findings:
         said.get(one.name, []).append(f"{one.kind} ({one.said})" if one.said else one.kind)
     return {
-        "model": made.model,
+        "prices": made.of_prices,
         "ids": made.ids,
         "groups": [made.groups.get(name, UNGROUPED) for name in made.ids] if made.groups else None,
         "ungrouped": UNGROUPED,
@@ -379,7 +386,7 @@ def _data(made: Forecasts) -> Json:
         "said": ["; ".join(said[name]) for name in made.ids],
         "width": rounded(made.width.T),
         "median": rounded(median.T),
-        "rise": rounded(made.at_steps(RISE).T, 4),
+        "rise": rounded(made.at_steps(RISE).T, 4) if made.of_prices else None,
         "compared": {
             name: {
                 "when": then.when,

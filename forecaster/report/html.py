@@ -1,4 +1,4 @@
-"""Pack numbers into few characters, as data for the many small figures of a page."""
+"""HTML pages that open offline, each one file: their frame, their tables and their packed data."""
 
 import html
 import json
@@ -18,6 +18,9 @@ from forecaster.files import atomic
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | None"
 
+UPLOT = "uplot.js"
+SCRIPTS = ("marks.js", "charts.js", "tables.js")
+"""Scripts that all pages contain; each explains itself in its first lines."""
 LETTERS = np.array(
     list("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"), dtype="U1"
 )
@@ -77,11 +80,6 @@ def positions(known: pd.Index, times: pd.Index) -> int | list[int]:
     """Return where some times are on an axis; only the first if no time is missing in between."""
     at = times.get_indexer(known)
     return int(at[0]) if (np.diff(at) == 1).all() else at.tolist()
-
-
-UPLOT = "uplot.js"
-SCRIPTS = ("marks.js", "charts.js", "tables.js")
-"""Scripts that all pages contain; each explains itself in its first lines."""
 
 
 class Card(NamedTuple):

@@ -122,9 +122,9 @@ def test_widths_and_changes_are_those_of_the_frames(page):
     np.testing.assert_allclose(last["width"], 0.03 / 0.04 - 1)
     np.testing.assert_allclose(week["width"], 0.03 / 0.02 - 1, rtol=1e-4)
     close = panel_until(300).channel("close")
-    np.testing.assert_allclose(last["median"][0], 1 - close[:, 298] / close[:, 299], rtol=1e-4)
+    np.testing.assert_allclose(last["median"][0], close[:, 299] / close[:, 298] - 1, rtol=1e-4)
     # The first series has split since then: its prices were twice as high.
-    np.testing.assert_allclose(week["median"][2], 1 - close[:, 288] / close[:, 299], rtol=1e-4)
+    np.testing.assert_allclose(week["median"][2], close[:, 299] / close[:, 288] - 1, rtol=1e-4)
 
 
 def test_the_factors_of_each_band_are_beside_it(page, browser):
@@ -158,7 +158,7 @@ def test_it_says_what_each_forecast_rests_on(tmp_path):
     path = build_forecasts(forecasts(frame=frame), tmp_path / "f.html")
     text = path.read_text(encoding="utf-8")
     assert data_of(path)["rungs"] == rungs
-    assert "4 series by LSTM (1 by own networks, 2 by combination, 1 by last value)" in text
+    assert "4 series (1 by own networks, 2 by combination, 1 by last value)" in text
     assert "“Forecast by” says what" in text
     without = build_forecasts(made, tmp_path / "g.html")
     assert data_of(without)["rungs"] is None
@@ -229,6 +229,8 @@ def test_numbered_series_that_cross_zero_have_a_page_too(tmp_path, browser):
         browsing.check_drawn(browser, "#one figure")
         browsing.check_quiet(browser, path)
         browsing.check_fits(browser)
-        np.testing.assert_allclose(data_of(path)["width"], 1 / np.abs(walk).mean(), rtol=1e-4)
+        data = data_of(path)  # in the units of the series, without a chance of a rise
+        assert data["width"] == [[1.0], [1.0]] and data["median"] == [[0.1], [0.1]]
+        assert data["rise"] is None and "rise" not in browser.find_element("id", "table").text
     assert data_of(path)["compared"]["last"]["width"] == [[0.0], [0.0]]
     assert data_of(path)["compared"]["last"]["when"] == "57"
