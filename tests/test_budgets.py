@@ -18,7 +18,6 @@ from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting import common as sampling
 from forecaster.ingest import Store
-from forecaster.machine import available
 from forecaster.pipeline import beginning as memory
 from forecaster.series.combination.blend import combine
 from forecaster.series.combination.components import (

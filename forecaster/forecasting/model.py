@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
 import jax
 import numpy as np
@@ -354,6 +354,8 @@ COMBINATION_COVERAGE = "combination_coverage-80"
 SEASONAL_NAIVE = "seasonal_naive"
 VOLATILITY = "volatility of a month"
 """What prices are compared with: normal distributions of the volatility of the latest month."""
+PARTS_OF_PRICES = (str(Method.COMBINATION), str(Method.OWN), "linear", VOLATILITY)
+"""The parts of the bands of prices that are compared, the combination of the next two first."""
 _NEARLY_ALL = 0.8  # share of the series for which a forecast must be known to be compared
 
 
@@ -420,12 +422,31 @@ def comparison(report: pd.DataFrame, made: Mapping[str, Any]) -> pd.DataFrame:
     return table
 
 
+class _OfPrices(NamedTuple):
+    """How a part of the bands of prices forecasts them: nobody beats the error of the last price.
+
+    ``loss``, ``coverage``, ``seconds``: as of :func:`comparison`
+    """
+
+    by: str
+    loss: float
+    coverage: float
+    seconds: float
+
+
 def _comparison_of_prices(report: pd.DataFrame, made: Mapping[str, Any]) -> pd.DataFrame:
-    """Return how well the parts of a band forecast: nobody beats the error of the last price."""
-    scores = report.filter(regex=f"^{crps_of('')}").dropna()
-    losses = scores.rename(columns=lambda name: name.removeprefix(crps_of("")))
-    table = pd.DataFrame({"loss": losses.mean(), "coverage": np.nan, "seconds": np.nan})
-    table.loc[table.index[0], "coverage"] = made.get("coverage")
-    table.loc[str(Method.OWN), "seconds"] = made["training_seconds"]
+    """Return how well the parts of a band forecast, first all together, a row for each."""
+    parts = [part for part in PARTS_OF_PRICES if crps_of(part) in report]
+    scores = report[[crps_of(part) for part in parts]].dropna()
+    rows = [
+        _OfPrices(
+            by=part,
+            loss=scores[crps_of(part)].mean(),
+            coverage=made.get("coverage", np.nan) if part == parts[0] else np.nan,
+            seconds=made["training_seconds"] if part == Method.OWN else np.nan,
+        )
+        for part in parts
+    ]
+    table = pd.DataFrame(rows).set_index("by").rename_axis(None)
     table.attrs["series"] = len(scores)
     return table

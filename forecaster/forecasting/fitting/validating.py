@@ -38,6 +38,7 @@ from forecaster.forecasting.predicting.forecast import (
     at_origins,
     distribution_of,
     distributions,
+    networks_alone,
     with_common,
 )
 from forecaster.series import (
@@ -143,16 +144,18 @@ def validated(
     """
     held_back = HeldBack.of(networks.config, transformed, rows)
     growth = growth_of(networks.config, panel)
-    made = distributions(networks, transformed, held_back.origins, growth)
+    own = networks_alone(networks, transformed, held_back.origins)
+    made = distributions(networks, transformed, held_back.origins, growth, own)
     with np.errstate(over="ignore", invalid="ignore"):
         scores, median = made.scores(held_back.outcomes), made.quantiles(np.zeros(made.shape))
         errors = held_back.errors(transformed, median, transform.basic_seasons(panel.ids))
         report = networks.report.assign(**errors)
-        if np.isfinite(growth).any():
-            report = report.join(_scores_of_prices(networks, transformed, held_back, growth, panel))
+        if own is not None and np.isfinite(growth).any():
+            scored = _scores_of_prices(networks, own, transformed, held_back, growth)
+            report = report.join(scored)
         if transform.name == "combined" and transform.alone is None:
-            own = networks.trained
-            some = np.flatnonzero(own if own.any() else ~own)
+            trained = networks.trained
+            some = np.flatnonzero(trained if trained.any() else ~trained)
             some = some[sampled_names([panel.ids[row] for row in some.tolist()], _COMPARED)]
             part = panel.only([panel.ids[row] for row in some.tolist()])
             simpler = _simpler(transform, part, transformed.only(some), held_back.only(some))
@@ -162,24 +165,24 @@ def validated(
 
 def _scores_of_prices(
     networks: Networks,
+    own: Distribution,
     transformed: Transformed,
     held_back: HeldBack,
     growth: Float[np.ndarray, " series"],
-    panel: Panel,
 ) -> pd.DataFrame:
     """Return how well the parts of a band forecast a sample of prices, each alone and together.
 
     By the continuous ranked probability score of logarithms, in percent.
+
+    ``own``: what the networks of the series that have some say alone
     """
     rows = np.flatnonzero(networks.trained)
-    names = [panel.ids[int(row)] for row in rows]
-    some = sampled_names(names, _COMPARED)
-    rows, names = rows[some], [names[int(row)] for row in some]
+    rows = rows[sampled_names([networks.ids[int(row)] for row in rows], _COMPARED)]
+    names = [networks.ids[int(row)] for row in rows]
+    among = np.searchsorted(np.flatnonzero(networks.networked), rows)
     transformed, held_back = transformed.only(rows), held_back.only(rows)
     origins, unit = held_back.origins, at_origins(transformed.scale, held_back.origins)
-    params = networks.params_of(rows)
-    own = distribution_of(networks.config, networks.network, params, transformed, origins)
-    own = dataclasses.replace(own, location=np.zeros(own.shape))
+    own = Distribution(np.zeros_like(unit), own.scale[among], own.dof[among])
     alone = {str(Method.OWN): own, VOLATILITY: Distribution.unit(own.shape, NORMAL)}
     if transformed.common is not None:
         common = at_origins(transformed.common, origins)

@@ -171,24 +171,38 @@ def around_drift(
     return dataclasses.replace(made, counts=Counts(rows, base, unit[rows], draws))
 
 
+def networks_alone(
+    networks: Networks, transformed: Transformed, origins: Origins
+) -> Distribution | None:
+    """Return what the networks of all series that have some say alone; None where none has."""
+    rows = np.flatnonzero(networks.networked)
+    if not len(rows):
+        return None
+    if len(rows) < len(origins):
+        transformed, origins = transformed.only(rows), origins[rows]
+    config, params = networks.config, networks.params_of(rows)
+    return distribution_of(config, networks.network, params, transformed, origins)
+
+
 def distributions(
     networks: Networks,
     transformed: Transformed,
     origins: Origins,
     growth: Float[np.ndarray, " series"],
+    own: Distribution | None = None,
 ) -> Distribution:
     """Return the distributions of all series' forecasts made at these steps, standardised.
 
-    ``growth``: as of :func:`around_drift`
+    - ``growth``: as of :func:`around_drift`
+    - ``own``: what :func:`networks_alone` returns, if it is known
     """
-    config, rows = networks.config, np.flatnonzero(networks.networked)
     # In double precision, whatever other series there are.
-    made = Distribution.unit((*origins.shape, config.horizon), DOF_AT_START)
-    if len(rows):
-        whole = len(rows) == len(origins)
-        some, at = (transformed, origins) if whole else (transformed.only(rows), origins[rows])
-        own = distribution_of(config, networks.network, networks.params_of(rows), some, at)
-        common = None if some.common is None else at_origins(some.common, at)
+    made = Distribution.unit((*origins.shape, networks.config.horizon), DOF_AT_START)
+    own = networks_alone(networks, transformed, origins) if own is None else own
+    if own is not None:
+        rows = np.flatnonzero(networks.networked)
+        common = transformed.common
+        common = None if common is None else at_origins(common[rows], origins[rows])
         made.location[rows] = np.float32(transformed.networks) * own.location
         made.scale[rows] = with_common(own.scale, common, transformed.scale_weights)
         made.dof[rows] = own.dof
