@@ -1,4 +1,4 @@
-"""Baselines by hand, without a look ahead, and what happens when one fails."""
+"""Baselines by hand and against a known truth, without a look ahead, and where one fails."""
 
 import numpy as np
 import pandas as pd
@@ -8,14 +8,18 @@ from scipy.special import ndtri
 import forecaster as fc
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, UsageError, has
-from forecaster.evaluation import baselines
-from forecaster.evaluation.baselines import BASELINES, simple
+from forecaster.evaluation import BacktestOptions, baselines, evaluate_to_folder
+from forecaster.evaluation.baselines import BASELINES, simple, volatility
 from forecaster.evaluation.baselines import runner as running
+from forecaster.evaluation.baselines.simple import Job
 from forecaster.evaluation.rolling_origin import Origins
+from forecaster.evaluation.scores.returns import session_variance
 from tests.messages import refuses, warns
 
 QUANTILES = np.array([0.1, 0.5, 0.9])
 INSTALLED = [n for n, b in BASELINES.items() if not b.library or has(b.library)]
+NAMES = [name for name, baseline in BASELINES.items() if baseline.together]
+NINETEEN = np.arange(1, 20) / 20
 
 
 def series(steps=400, seed=0, calm=False) -> np.ndarray:
@@ -28,7 +32,7 @@ def series(steps=400, seed=0, calm=False) -> np.ndarray:
 def run(name: str, y, origins, horizon=3, season=5):
     baseline = BASELINES[name]
     variance = np.diff(np.log(np.abs(y)), prepend=0.0) ** 2 if baseline.ranges else None
-    job = simple.Job(y, np.asarray(origins), horizon, QUANTILES, season, variance=variance)
+    job = Job(y, np.asarray(origins), horizon, QUANTILES, season, variance=variance)
     (result,) = running.throughout(baseline, [job])
     assert not np.isnan(result.forecasts).all(), result.reason
     return result.forecasts
@@ -145,7 +149,7 @@ def estimated(monkeypatch, y, mu=0.0, omega=0.05, alpha=0.1, beta=0.85):
     params = [mu, omega, alpha, 0.0, beta, 6.0]
     fit = lambda self, *, last_obs, **options: self.fix(params, last_obs=last_obs)  # noqa: E731
     monkeypatch.setattr(univariate.ConstantMean, "fit", fit)
-    job = simple.Job(y, np.arange(600, 650), 5, QUANTILES, 5)
+    job = Job(y, np.arange(600, 650), 5, QUANTILES, 5)
     return running.throughout(BASELINES["gjr"], [job])[0]
 
 
@@ -239,3 +243,107 @@ def test_an_unknown_or_missing_baseline_says_what_to_do(panel, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with refuses(UsageError):
         baselines.forecast(panel, panel.times[-9:-6], "garch")
+
+
+def walks(count: int, steps: int, seed: int = 0) -> list[np.ndarray]:
+    """Levels that errors move by 0.4 of themselves, far above zero."""
+    random = np.random.default_rng(seed)
+    error = random.normal(size=(count, steps))
+    moved = 0.4 * np.cumsum(error, axis=1)
+    return list(1000 + error + np.pad(moved, ((0, 0), (1, 0)))[:, :-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bands_hold_what_they_say_at_every_horizon(name):
+    """A level of exponential smoothing is what each of these models can hold."""
+    horizon, origin = 6, 150
+    rows, origins = walks(300, origin + horizon + 1), np.array([origin])
+    some = [Job(y, origins, horizon, QUANTILES, 1) for y in rows]
+    made = np.array(getattr(simple, name)(some))[:, 0]
+    came = np.array([job.y[origin + 1 :] for job in some])
+    inside = ((made[..., 0] < came) & (came < made[..., 2])).mean(0)
+    np.testing.assert_allclose(inside, 0.8, atol=0.08)
+    width = (made[..., 2] - made[..., 0]).mean(0) / (2 * 1.2816)
+    truth = np.sqrt(1 + 0.16 * np.arange(horizon))
+    np.testing.assert_allclose(width, truth, rtol=0.12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_where_too_few_values_are_known_there_is_no_forecast_and_it_is_said(name):
+    y = np.r_[1.0, 2, 4, 3, walks(1, 40)[0]]
+    panel = fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": np.arange(len(y)), "y": y}))
+    with warns(ForecasterWarning):
+        made = baselines.forecast(panel, [2, 30], name, horizon=2)
+    assert made.iloc[:2, 4:].isna().all(axis=None)
+    # The model is that of an evaluation which begins where enough values are known.
+    later = baselines.forecast(panel, [30], name, horizon=2)
+    np.testing.assert_array_equal(made.iloc[2:, 4:], later.iloc[:, 4:])
+
+
+def market(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Simulate prices whose variance of a day follows its range, and is known.
+
+    Returns closes, bars (column, day) and the variance of each day. The path within a day is a
+    random walk of 100 steps from the close of the day before.
+    """
+    random = np.random.default_rng(seed)
+    closes, bars, variances = np.empty(rows), np.empty((4, rows)), np.empty(rows)
+    last, variance = 100.0, 1e-4
+    for row in range(rows):
+        path = np.cumsum(np.sqrt(variance / 100) * random.normal(size=100))
+        high, low = max(path.max(), 0.0), min(path.min(), 0.0)
+        bars[:, row] = last * np.exp([0.0, high, low, path[-1]])
+        closes[row], variances[row] = bars[3, row], variance
+        within = 0.5 * (high - low) ** 2 - (2 * np.log(2) - 1) * path[-1] ** 2
+        variance = 2e-6 + 0.30 * within + 0.68 * variance
+        last = closes[row]
+    return closes, bars, variances
+
+
+def test_the_variance_of_a_session_is_that_of_its_range_and_of_the_night_before():
+    y = np.array([100.0, 104.0, 99.0, 99.0])
+    bars = np.array(
+        [
+            [100.0, 102.0, 104.0, np.nan],
+            [101.0, 105.0, 104.0, 99.0],
+            [99.0, 101.0, 98.0, 99.0],
+            [100.0, 104.0, 99.0, 99.0],
+        ]
+    )
+    got = session_variance(y, bars)
+    inside = 0.5 * np.log(105 / 101) ** 2 - (2 * np.log(2) - 1) * np.log(104 / 102) ** 2
+    assert got[1] == pytest.approx(inside + np.log(102 / 100) ** 2)
+    inside = max(0.5 * np.log(104 / 98) ** 2 - (2 * np.log(2) - 1) * np.log(99 / 104) ** 2, 0)
+    assert got[2] == pytest.approx(inside)  # it opened where it had closed
+    assert got[3] == 0.0  # no open: the squared change of the close
+    split = session_variance(y, bars * np.array([1.0, 0.5, 0.5, 1.0]))
+    np.testing.assert_allclose(split, got)  # of adjusted prices, quoted ones differ by a factor
+
+
+def test_where_the_range_moves_the_variance_they_come_close_to_the_truth():
+    y, bars, truth = market(2500, 1)
+    variance, origins = session_variance(y, bars), np.arange(2000, 2499)
+    job = Job(y, origins, 1, NINETEEN, 5, variance=variance)
+    true = y[origins][:, None] * np.exp(np.sqrt(truth[origins + 1])[:, None] * ndtri(NINETEEN))
+
+    def crps(made: np.ndarray) -> float:
+        error = y[origins + 1][:, None] - made
+        return float(np.maximum(NINETEEN * error, (NINETEEN - 1) * error).mean())
+
+    scores = {
+        function.__name__: crps(function(job)[:, 0]) / crps(true)
+        for function in (volatility.range_garch, volatility.log_har)
+    }
+    closes = simple.ewma(job)[:, 0]
+    assert max(scores.values()) < 1.005
+    assert max(scores.values()) < crps(closes) / crps(true)
+
+
+@pytest.mark.parametrize("name", ["log_har", "range_garch"])
+def test_without_ranges_they_are_refused_before_the_work(name, panel, config, tmp_path):
+    closes = panel.to_frame()[["unique_id", "ds", "open", "close"]]
+    bare = fc.load_panel(closes.rename(columns={"unique_id": "ticker", "ds": "date"}))
+    with refuses(UsageError):
+        evaluate_to_folder(tmp_path / "e", bare, config, BacktestOptions(3, baselines=(name,)))
+    assert not (tmp_path / "e").exists()
