@@ -30,8 +30,8 @@ _COLUMNS = {"value": "value", "es_alone": "ES alone", "var": "part of VaR", "es"
 @click.option("--horizon", metavar="N,N,...", help="Numbers of sessions.  [default: those of 1, 5, "
               "10 and 21 that the model forecasts]")  # fmt: skip
 @click.option("--if", "moves", multiple=True, metavar="TICKER=PERCENT", help="What if the next "
-              "session of a ticker closes so, as in SPY=-5%; repeat for more. An index moves the "
-              "others by their betas.")  # fmt: skip
+              "session of a ticker closes so, as in SPY=-5%; repeat for more. The model's market "
+              "moves the others by their betas.")  # fmt: skip
 @click.option("--stress", multiple=True, metavar="DAY[:DAY]", help="The joint moves of a past day, "
               "or of a span, on the positions of today; repeat for more.")  # fmt: skip
 @click.option("--limit", metavar="PERCENT%|MONEY", help="Exit with 4 if the value at risk of the "
@@ -74,11 +74,9 @@ def risk(
     most = None if limit is None else _amount("--limit", limit)
     if most is not None and not 0 < most[0] < float("inf"):
         raise UsageError(f"--limit {limit}: expected a limit above 0, such as 5% or 50000")
-    if len({name.casefold() for name, _ in map(_move, moves)}) < len(moves):
-        raise UsageError(f"--if {', '.join(moves)}: expected one move of each ticker")
     steps = None if horizon is None else _steps(horizon)
     found = pipeline.risk_from_home(
-        home, from_text(book), horizon=steps, moves=dict(map(_move, moves)), on_notice=say, **asked
+        home, from_text(book), horizon=steps, moves=[*map(_move, moves)], on_notice=say, **asked
     )
     over = [_print(found, name, most) for name in found.base]
     periods = ", ".join(f"{found.origins // step:,} of {step}" for step in found.until)
@@ -87,8 +85,9 @@ def risk(
         show("Longer horizons need a model that forecasts them: `forecaster fit --horizon 21`.")
     if moves:
         show(
-            "What if: an index moves the others by their betas; beside a stock they rest. A quiet "
-            "session, on which nothing moves, shows what one more session changes by itself."
+            "What if: the market of the model (`fit --market`) moves the others by their betas; "
+            "beside any other series they rest. A quiet session, on which nothing moves, shows "
+            "what one more session changes by itself."
         )
     if file is not None:
         file.write_table(found.frame)
@@ -109,6 +108,9 @@ def _print(found: "pipeline.Risk", name: str, limit: tuple[float, bool] | None) 
     over = most is not None and book["var"] > most
     per = "" if round(base - book["value"]) == 0 else f", per cent are of {_number(base, base)}"
     show(f"{name}: {_number(book['value'], base)} on {found.since}{per}.")
+    if positions.empty:
+        show("It is all cash, which has no risk.")
+        return False
     show(
         f"With a probability of {book['level']:g} % it loses less than "
         f"{_money(book['var'], base)} over {_sessions(book['horizon'])}; "

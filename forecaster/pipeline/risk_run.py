@@ -1,8 +1,9 @@
 """The risk of books of positions: by a model in a notebook, or by a saved one and stored prices."""
 
 import dataclasses
+import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -43,12 +44,25 @@ from forecaster.portfolio import (
     after_moves,
     books_of,
     moves_between,
+    named_moves,
+    spans_of,
 )
-from forecaster.series import Date, Panel, findings_in_words, next_times, show_time, show_times
+from forecaster.series import (
+    Date,
+    Ends,
+    Finding,
+    Panel,
+    find_late,
+    findings_in_words,
+    next_times,
+    show_time,
+    show_times,
+)
 from forecaster.storage import (
     choose_run,
     forecasting_panel,
     store_of,
+    stored_ends,
     stored_newcomers,
     under_new_names,
 )
@@ -88,7 +102,7 @@ def risk(
     horizon: Sequence[int] | int | None = None,
     *,
     moves: Mapping[str, float] | None = None,
-    stress: Sequence[str] | str = (),
+    stress: Sequence[Date] | Date = (),
     n_paths: int = PATHS,
     seed: int = 0,
     history: Panel | None = None,
@@ -103,10 +117,10 @@ def risk(
     - ``level``: the probabilities that losses stay below the value at risk, in percent
     - ``horizon``: numbers of sessions; by default those of 1, 5, 10 and 21 that the model forecasts
     - ``moves``: what if, by ticker, such as ``{"SPY": -0.05}``: the next session closes so, and
-      books are measured again from there. An index, which has four fifths of its variance in common
-      with the mean of the others, moves them by their betas of the latest 250 rows; beside a stock
-      they rest. Compare with the scenario ``a quiet session``, on which nothing moves: one session
-      more changes the volatility that is expected
+      books are measured again from there. The market of the model (:class:`forecaster.Config`)
+      moves the others by their betas of the latest 250 rows; beside any other series they rest.
+      Compare with the scenario ``a quiet session``, on which nothing moves: one session more
+      changes the volatility that is expected
     - ``stress``: past days, ``"2008-10-15"``, or spans, ``"2008-10-01:2008-10-31"``, whose joint
       moves meet the positions of today
     - ``n_paths``, ``seed``: as for :func:`forecaster.simulate`
@@ -130,46 +144,41 @@ def risk(
     panel = as_panel(panel, **columns)
     known = spellings([*panel.ids, *(panel.market.ids if panel.market else ())])
     books = [one.renamed(known) for one in books_of(as_frame(book))]
-    given = moves or {}
-    moves = {spelled(known, name) or name: move for name, move in given.items()}
-    if len(moves) < len(given):
-        raise UsageError(f"moves: {listed(given)}: two of these are one series; give one move each")
-    model, part, reasons = _forecastable(model, panel, [*_tickers(books), *moves])
-    futures = _futures(model, part, n_paths, seed, steps)
+    moves = {
+        spelled(known, name) or name: its
+        for name, its in named_moves((moves or {}).items()).items()
+    }
+    past, spans = (history or panel).masked(forecasting=True), spans_of(stress)
+    model, part, reasons = _measurable(model, panel, _tickers(books), moves)
+    draw = functools.partial(_futures, n_paths=n_paths, seed=seed, steps=steps)
+    futures = draw(model, part)
     holdings = [Holding.of(one, futures) for one in books]
     problems = _problems(holdings, reasons, part)
+    holdings = [one for one in holdings if one.ids or not one.book.amounts]
     frames = [one.risk(futures, levels) for one in holdings]
-    profits: dict[str, dict[str, float]] = {}
+    profits: dict[str, Mapping[str, float]] = {}
     if moves:
         scenario = ", ".join(f"{name} {100 * move:+.4g} %" for name, move in moves.items())
-        after, profits[scenario] = after_moves(part, moves)
-        quiet, _ = after_moves(part, dict.fromkeys(moves, 0.0))
-        with warnings.catch_warnings():  # all has been said of today
-            warnings.simplefilter("ignore", ForecasterWarning)
-            for name, rows in ((QUIET, quiet), (scenario, after)):
-                then = _futures(*prepared(model, rows), n_paths, seed, steps)
-                frames += [one.risk(then, levels, name) for one in holdings]
-    past = (history or panel).masked(forecasting=True)
-    for span in [stress] if isinstance(stress, str) else stress:
-        profits[span] = moves_between(past, span)
+        quiet, after, profits[scenario] = _next_session(draw, model, part, moves)
+        for name, then in ((QUIET, quiet), (scenario, after)):
+            frames += [one.risk(then, levels, name) for one in holdings]
+    profits |= {span: moves_between(past, span) for span in spans}
     for scenario, moved in profits.items():
         frames += [one.moved(moved, scenario) for one in holdings]
-        lacking = {name for one in holdings for name in one.ids} - moved.keys()
-        why = "no session then and one before; left out of the total of that scenario"
-        problems |= {f"{name}, {scenario}": why for name in sorted(lacking)}
+        problems |= _unmoved(holdings, moved, scenario)
     base = {one.book.name: one.base for one in holdings}
     until = dict(zip(steps, futures.until, strict=True))
-    return Risk(pd.concat(frames, ignore_index=True), base, problems, until, futures.origins,
-                show_time(part.times[part.mask.any(0)][-1]))  # fmt: skip
+    frame, since = pd.concat(frames, ignore_index=True), show_time(part.times[-1])
+    return Risk(frame, base, problems, until, futures.origins, since)
 
 
 def risk_from_home(
     home: Home,
     book: str | Path,
     *,
-    moves: Mapping[str, float],
-    stress: Sequence[str],
-    run: str | None = None,
+    moves: Iterable[tuple[str, float]] = (),
+    stress: Sequence[str] = (),
+    run: str | Path | None = None,
     end: Date | None = None,
     on_notice: Callable[[str], None],
     **asked: Any,
@@ -178,11 +187,14 @@ def risk_from_home(
 
     Stresses may lie before the rows that the model learned from.
 
+    - ``moves``: pairs of a ticker and its move
     - ``run``, ``end``, ``on_notice``: as for :func:`forecaster.pipeline.predict_from_home`
     - the rest: as for :func:`risk`
+
+    Prices that end before those of other stored series are among the problems, too.
     """
-    frame = as_frame(book)
-    tickers = [*_tickers(books_of(frame)), *moves]
+    frame, moved = as_frame(book), named_moves(moves)
+    tickers = [*_tickers(books_of(frame)), *moved]
     swarm.keep_compiled(home.programs)
     chosen = choose_run(home, run, tickers, on_notice)
     store = store_of(home, chosen)
@@ -191,16 +203,24 @@ def risk_from_home(
     model = opened.model(ids)
     ids = [*dict.fromkeys([*ids, *stored_newcomers(store, model, unknown).values()])]
     panel, findings = forecasting_panel(store, model, ids, end)
-    for said in findings_in_words(findings, len(ids)).values():
-        on_notice(f"Warning: {said}")
+    late = list[Finding]()
     if chosen.source == "simulated":
         on_notice("Simulated prices: this is the risk in an invented market.")
+    else:
+        late = [*find_late(panel, end, Ends({} if end else stored_ends(store)))]
     panel = with_covariates(panel, model, CovariateFiles(), home, opened.folder)
     history = panel = dataclasses.replace(panel, skipped={**unknown, **panel.skipped})
     if stress and model.provenance.get("start"):
         whole = dataclasses.replace(model, provenance={**model.provenance, "start": None})
         history, _ = forecasting_panel(store, whole, ids, end)
-    return risk(model, panel, frame, moves=moves, stress=stress, history=history, **asked)
+    found = risk(model, panel, frame, moves=moved, stress=stress, history=history, **asked)
+    measured = {*found.frame["unique_id"]}
+    late = [one for one in late if one.name in measured]
+    said = findings_in_words([*findings, *late], len(ids))
+    for sentence in (text for kind, text in said.items() if kind != "behind"):
+        on_notice(f"Warning: {sentence}")
+    behind = {"prices": said["behind"]} if "behind" in said else {}
+    return dataclasses.replace(found, problems={**found.problems, **behind})
 
 
 def as_frame(book: Any) -> Any:
@@ -238,23 +258,36 @@ def _steps(horizon: Sequence[int] | int | None, longest: int) -> list[int]:
     return sorted({*horizon})
 
 
-def _forecastable(
-    model: Model, panel: Panel, tickers: Sequence[str]
+def _measurable(
+    model: Model, panel: Panel, names: Sequence[str], moves: Collection[str]
 ) -> tuple[Model, Panel, dict[str, Skipped]]:
-    """Return the stocks that have a price of today and a forecast, and why others have none."""
+    """Return the series that have a price of today and a forecast, and why others have none.
+
+    Today is the latest session of any position; what is known of moved series since then is cut.
+
+    - ``names``: the positions
+    - ``moves``: series to move, beside them. Raises UsageError for one without a price of today
+    """
     if panel.target == "y":
         raise ModelError("a book needs prices; the model forecasts the column y. Fit on `close`")
+    if not names:
+        raise UsageError("book: no position but cash, which has no risk")
     if panel.peers is None:
         panel = panel.with_peers(model.peers)  # the state of the market is made from them
-    wanted = [*dict.fromkeys([*tickers, *model.transform.market])]
+    wanted = [*dict.fromkeys([*names, *moves, *model.transform.market])]
     there = [name for name in wanted if name in panel.ids]
     unknown = Skipped(Kind.NOT_IN_MODEL, detail=f"{len(panel.ids)} series that can be forecast")
-    lacking = {name: panel.skipped.get(name, unknown) for name in wanted if name not in there}
-    if not there:
-        raise ModelError(f"no position can be measured:\n{name_reasons(lacking)}")
+    reasons = {name: panel.skipped.get(name, unknown) for name in wanted if name not in there}
+    if not {*there} & {*names}:
+        raise _none_measured(reasons)
     model, part = prepared(model, panel.only(there))
-    latest, usual = part.times[part.mask.any(0)][-1], model.frequency
-    due = part.of_times(lambda times: next_times(times, 1, usual)[0] <= latest)
+    reasons |= part.skipped
+    ends = [its[-1] for name, its in part.times_of_rows().items() if name in names]
+    if not ends:
+        raise _none_measured(reasons)
+    latest, usual = max(ends), model.frequency
+    part = part.until(latest)
+    due = part.of_times(lambda times: bool(next_times(times, 1, usual)[0] <= latest))
     stale = {
         name: Skipped(
             Kind.OTHER, detail=f"no price of {show_time(latest)}, but of {show_time(its[-1])}"
@@ -262,8 +295,14 @@ def _forecastable(
         for late, (name, its) in zip(due, part.times_of_rows().items(), strict=True)
         if late
     }
+    for name in stale.keys() & moves:
+        raise UsageError(f"a move of {name}: {stale[name]}")
     part = part.only([name for name in part.ids if name not in stale], stale)
-    return model, part, {**part.skipped, **lacking}
+    return model, part, reasons | stale
+
+
+def _none_measured(reasons: Mapping[str, object]) -> ModelError:
+    return ModelError(f"no position can be measured:\n{name_reasons(reasons)}")
 
 
 def _futures(model: Model, panel: Panel, n_paths: int, seed: int, steps: Sequence[int]) -> Futures:
@@ -274,10 +313,31 @@ def _futures(model: Model, panel: Panel, n_paths: int, seed: int, steps: Sequenc
     return Futures(paths.panel.ids, now, paths.values, steps, until, paths.origins)
 
 
+def _next_session(
+    draw: Callable[[Model, Panel], Futures], model: Model, panel: Panel, moves: Mapping[str, float]
+) -> tuple[Futures, Futures, dict[str, float]]:
+    """Return futures after a quiet session and after moves, and the move of each series."""
+    market = model.transform.market
+    quiet, _ = after_moves(panel, dict.fromkeys(moves, 0.0), market)
+    after, moved = after_moves(panel, moves, market)
+    with warnings.catch_warnings():  # all has been said of today
+        warnings.simplefilter("ignore", ForecasterWarning)
+        return draw(*prepared(model, quiet)), draw(*prepared(model, after)), moved
+
+
+def _unmoved(
+    holdings: Sequence[Holding], moved: Mapping[str, float], scenario: str
+) -> dict[str, str]:
+    """Return the positions that have no move in a scenario, with the reason."""
+    lacking = {name for one in holdings for name in one.ids} - moved.keys()
+    why = "no session then and one before; left out of the total of that scenario"
+    return {f"{name}, {scenario}": why for name in sorted(lacking)}
+
+
 def _problems(
     holdings: Sequence[Holding], reasons: Mapping[str, Skipped], panel: Panel
 ) -> dict[str, str]:
-    """Return what is wrong with positions. Raises ModelError for a book without any that is right.
+    """Return what is wrong with positions. Raises ModelError where none can be measured.
 
     - ``reasons``: why positions are in no total
     - ``panel``: of those that are; larger ones than a month's volume could hardly be sold
@@ -295,12 +355,12 @@ def _problems(
             known = one.book.kind != "shares"
             share = f" ({abs(one.book.amounts[name]) / whole:.1%} of the book)" if known else ""
             found[f"{name}{of}"] = f"{why}; left out of all totals{share}"
-        if not one.ids:
-            raise ModelError(f"no position can be measured:\n{name_reasons(found)}")
         for name, shares in zip(one.ids, np.abs(one.shares).tolist(), strict=True):
             if one.book.kind != "weight" and shares > volume.get(name, np.inf):
                 found[f"{name}{of}"] = (
                     f"{shares:,.0f} shares are more than the {volume[name]:,.0f} that were traded "
                     f"in the latest {_MONTH} sessions: hardly to be sold within these horizons"
                 )
+    if not any(one.ids for one in holdings):
+        raise _none_measured(found)
     return found

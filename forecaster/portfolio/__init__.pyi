@@ -8,3 +8,5 @@ from .holding import Holding as Holding
 from .measures import measures_of as measures_of
 from .what_if import after_moves as after_moves
 from .what_if import moves_between as moves_between
+from .what_if import named_moves as named_moves
+from .what_if import spans_of as spans_of

@@ -102,8 +102,8 @@ def _book(name: str, kind: str, rows: pd.DataFrame) -> Book:
             )
         amounts = {ticker: _WHOLE * its / total for ticker, its in amounts.items()}
     cash = amounts.pop(CASH, 0.0)
-    if not any(amounts.values()):
-        raise UsageError(f"book {name!r}: no position but cash, which has no risk; leave it out")
+    if not cash and not any(amounts.values()):
+        raise UsageError(f"book {name!r}: it holds nothing; leave it out")
     return Book(name, kind, {ticker: its for ticker, its in amounts.items() if its}, cash)
 
 

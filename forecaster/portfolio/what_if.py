@@ -1,49 +1,68 @@
 """Moves of today's prices: a next session that has not come, and past sessions once more.
 
-The moves of some series are given. Where one is an index, all others are expected to move by their
-betas to it, by least squares on the latest rows (conditional stress tests: Kupiec 1998, Journal of
-Derivatives 6). Where it is a stock, the others stay: its large moves are mostly its own, and betas
-to it would move the market by as much.
+The moves of some series are given. Where one is the market of the model, all others are expected to
+move by their betas to it, by least squares on the latest rows (conditional stress tests: Kupiec
+1998, Journal of Derivatives 6). Beside any other they stay: its large moves are mostly its own, and
+betas to it would move the market by as much.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from datetime import datetime
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Shaped
 
-from forecaster.errors import UsageError, listed, wrong_argument
-from forecaster.series import Panel, next_times, show_time
+from forecaster.errors import UsageError, listed, spelling_key, wrong_argument
+from forecaster.series import Date, Panel, next_times, show_time
 
 ROWS = 250
 """The latest rows that betas, ranges and volumes are taken from."""
 _ALIKE = 21  # rows with moves of about this size, whose median volume is taken
-_SHARED = 0.8  # share of an index's variance that it has in common with the mean of the others
 _RANGES = {"high": np.maximum, "low": np.minimum}
+_SPANS = "a day such as 2008-10-15, or two: 2008-10-01:2008-10-31"
+_SPAN = re.compile(r"(\d{4}-\d\d-\d\d)(?::(\d{4}-\d\d-\d\d))?")
 
 
-def after_moves(panel: Panel, moves: Mapping[str, float]) -> tuple[Panel, dict[str, float]]:
+def named_moves(moves: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return simple moves by ticker. Raises UsageError for a ticker twice, in any spelling."""
+    found: dict[str, tuple[str, float]] = {}
+    for name, move in moves:
+        number = isinstance(move, int | float | np.number)
+        if not (number and -1 < move < np.inf):
+            raise wrong_argument(f"moves: {name}", move, "a number above -1, such as -0.05: -5 %")
+        if before := found.get(key := spelling_key(name)):
+            raise UsageError(
+                f"a move of {before[0]} and one of {name}: these are one series; give one move of "
+                "each (`moves` in Python, --if)"
+            )
+        found[key] = name, float(move)
+    return dict(found.values())
+
+
+def after_moves(
+    panel: Panel, moves: Mapping[str, float], market: Collection[str] = ()
+) -> tuple[Panel, dict[str, float]]:
     """Return a panel with one more session, and the simple move of each series on it.
 
     The session opens at the close before. Its range goes beyond open and close as far as usual,
     and its volume is the median of those 21 of the latest 250 rows whose moves had about this size.
     Series that lack the panel's latest session get no row.
 
-    ``moves``: the simple moves of some series of the panel, its market or its peers
+    - ``moves``: the simple moves of some series of the panel, its market or its peers
+    - ``market``: those of the model, which move the others
     """
-    for name, move in moves.items():
-        if not -1 < move < np.inf:
-            raise wrong_argument(f"moves: {name}", move, "a number above -1, such as -0.05: -5 %")
     beside = [other for other in (panel.market, panel.peers) if other is not None]
     now, times = panel.times[-1], panel.times[-ROWS - 1 :]
     changes = pd.concat([_changes(other, times) for other in (panel, *beside)], axis=1)
     changes = changes.loc[:, ~changes.columns.duplicated()]
     if unknown := [name for name in moves if name not in changes]:
         raise UsageError(f"a move of {listed(unknown)}: none of the series, {listed(panel.ids)}")
-    moved = _expected(changes, {name: float(np.log1p(move)) for name, move in moves.items()})
+    given = {name: float(np.log1p(move)) for name, move in moves.items()}
+    moved = _expected(changes, given, [name for name in given if name in market])
     latest = panel.mask[:, -1]
     (then,) = next_times(panel.times[panel.mask[latest][0]], 1, panel.frequency)
     made = [_with_row(other, now, then, moved) for other in (panel, *beside)]
@@ -55,6 +74,14 @@ def after_moves(panel: Panel, moves: Mapping[str, float]) -> tuple[Panel, dict[s
     return changed, on_it
 
 
+def spans_of(stress: Sequence[Date] | Date) -> list[str]:
+    """Return past days and spans as text; a day may be any date."""
+    spans = [stress] if isinstance(stress, str | date | np.datetime64) else stress
+    if not isinstance(spans, Sequence):
+        raise wrong_argument("stress", stress, _SPANS)
+    return [span if isinstance(span, str) else str(span)[:10] for span in spans]
+
+
 def moves_between(panel: Panel, span: str) -> dict[str, float]:
     """Return the simple move of each series from the last close before a span to its last one.
 
@@ -63,16 +90,14 @@ def moves_between(panel: Panel, span: str) -> dict[str, float]:
 
     Raises UsageError for anything else, and where no series has one.
     """
-    days = str(span).split(":")
     try:
-        first, last = (
-            np.datetime64(datetime.strptime(day, "%Y-%m-%d"), "ns") for day in (days[0], days[-1])
-        )
-        if len(days) > 2 or last < first:
+        if not (days := _SPAN.fullmatch(span)):
+            raise ValueError(span)
+        first, last = (np.datetime64(day, "ns") for day in (days[1], days[2] or days[1]))
+        if last < first:
             raise ValueError(span)
     except ValueError as error:
-        expected = "a day such as 2008-10-15, or two: 2008-10-01:2008-10-31"
-        raise wrong_argument("stress", span, expected) from error
+        raise wrong_argument("stress", span, _SPANS) from error
     moves: dict[str, float] = {}
     for name, (values, times) in zip(panel.ids, panel.rows(), strict=True):
         before = np.searchsorted(times, first)
@@ -93,13 +118,10 @@ def _changes(panel: Panel, times: Shaped[np.ndarray, " row"]) -> pd.DataFrame:
     return pd.DataFrame(levels, panel.times, [*panel.ids]).reindex(times).diff()[1:]
 
 
-def _expected(changes: pd.DataFrame, given: Mapping[str, float]) -> dict[str, float]:
-    """Return the expected change of each series where those of some are given."""
-    causes = [
-        name
-        for name in given
-        if changes[name].corr(changes.drop(columns=name).mean(axis=1)) ** 2 > _SHARED
-    ]
+def _expected(
+    changes: pd.DataFrame, given: Mapping[str, float], causes: list[str]
+) -> dict[str, float]:
+    """Return the expected change of each series; ``causes``: those given that move the others."""
     moved = dict.fromkeys(map(str, changes), 0.0)
     for name in moved if causes else ():
         both = changes[[name, *causes]].dropna()
@@ -109,7 +131,8 @@ def _expected(changes: pd.DataFrame, given: Mapping[str, float]) -> dict[str, fl
 
 
 def _with_row(panel: Panel, now: Any, then: Any, moved: Mapping[str, float]) -> Panel:
-    """Return a panel with a row at a time for each series that has one at the time before."""
+    """Return a panel up to now with a row then, for each series that has one now."""
+    panel = panel.until(now)
     if panel.times[-1] != now:
         return panel
     row = np.full((len(panel.ids), 1, len(panel.channels)), np.nan)

@@ -40,7 +40,7 @@ def test_books_are_read():
         table("ticker,value,currency", "A,1,USD", "B,2,eur", "CASH,5,USD"),
         table("ticker,weight", "A,0.5", "B,-0.5"),
         table("ticker,weight", "A,0"),
-        table("ticker,value", "CASH,5"),
+        table("ticker,value", "CASH,0"),
         pd.DataFrame({"ticker": ["A", "B"], "shares": [1, 2], "book": [None, "x"]}),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
+from tests import common_market
 from tests.conftest import error, run
 from tests.messages import refuses
 
@@ -99,13 +100,41 @@ def test_positions_that_cannot_be_measured_are_named_and_left_out(model, panel):
         (book(AAPL=1), {"level": [99.99]}, UsageError),
         (book(AAPL=1), {"moves": {"SPY": -0.05}}, UsageError),
         (book(AAPL=1), {"moves": {"AAPL": -5}}, UsageError),
+        (book(AAPL=1), {"moves": {"AAPL": "-5%"}}, UsageError),
+        (book(AAPL=1), {"moves": {"MSFT": -0.05, "msft": 0.05}}, UsageError),
         (book(AAPL=1), {"stress": "2008-10-15"}, UsageError),
+        (book(AAPL=1), {"stress": pd.Timestamp("2008-10-15")}, UsageError),
+        (book(AAPL=1), {"stress": 2008}, UsageError),
+        (book(CASH=1), {}, UsageError),
+        (book(AAPL=0), {}, UsageError),
         (book(AAPL=1, CASH=-1e6).rename(columns={"shares": "weight"}), {}, UsageError),
     ],
 )
 def test_what_cannot_be_measured_is_refused(model, panel, given, options, kind):
     with refuses(kind):
         fc.risk(model, panel, given, **options)
+
+
+def test_books_without_stocks_or_with_unknown_ones_alone_stop_no_other(model, panel):
+    rows = [("AAPL", 2, "one"), ("CASH", 50, "safe"), ("NONE", 1, "lost"), ("CASH", 5, "lost")]
+    found = fc.risk(model, panel, pd.DataFrame(rows, columns=["ticker", "shares", "book"]))
+    assert [*found.base] == ["one", "safe"]
+    safe = of(found, book="safe")
+    assert [*safe.index] == ["(all)"] and safe["value"].item() == 50
+    np.testing.assert_array_equal(safe[MEASURES], 0.0)
+    assert [*found.problems] == ["NONE in lost"]
+
+
+def test_a_past_day_is_any_date_and_a_move_outside_the_book_rests(model, panel):
+    day = panel.times[-3]
+    given, moves = book(AAPL=10), {"MSFT": -0.05}
+    days = [day, pd.Timestamp(day), pd.Timestamp(day).date()]
+    found = fc.risk(model, panel, given, moves=moves, stress=days, n_paths=500)
+    profits = found.frame[found.frame["move"].notna()].groupby("scenario")["profit"]
+    assert profits.first()["MSFT -5 %"] == 0  # without a market no other series moves
+    assert profits.first()[str(day)[:10]] != 0
+    alone = fc.risk(model, panel, given, stress=day, n_paths=500)
+    assert str(day)[:10] in set(alone.frame["scenario"])
 
 
 def test_after_a_move_the_book_is_measured_from_there(model, panel):
@@ -179,12 +208,18 @@ def test_limits_and_horizons_are_said(home, written, options, code, said):
         (("--if", "MSFT"), 2),
         (("--if", "MSFT=-100%"), 2),
         (("--if", "MSFT=-5%", "--if", "msft=5%"), 2),
+        (("--if", "BRK.B=-5%", "--if", "brk-b=5%"), 2),
         (("--limit", "much"), 2),
         (("--limit", "nan"), 2),
         (("--limit", "-5%"), 2),
+        (("--limit", "0"), 2),
+        (("--limit", "inf"), 2),
         (("--stress", "1999-01-01"), 2),
         (("--stress", "2024-03"), 2),
         (("--stress", ":2024-03-08"), 2),
+        (("--stress", "2024-03-08:"), 2),
+        (("--stress", "2024-3-1"), 2),
+        (("--stress", "02/10/2014"), 2),
         (("--stress", "2024-03-08:2024-03-01"), 2),
     ],
 )
@@ -201,6 +236,25 @@ def test_a_book_goes_on_without_what_is_unknown(home, written):
     assert "line 3" in error_of(home, written, "ticker,shares\nKO,1\nIBM,\n")
     assert "thousands" in error_of(home, written, "ticker,shares\nKO,1,000\n")
     assert "nothing" in error_of(home, written, "ticker,weight\nKO,1\nIBM,-1\n")
+
+
+def test_prices_that_end_before_those_of_others_are_said(settings, tmp_path, written):
+    frame = common_market.frame(5, 300)
+    ends = {"S00": 295, "S01": 290}
+    row = frame.groupby("ticker").cumcount()
+    frame[row < frame["ticker"].map(ends).fillna(300)].to_csv(tmp_path / "prices.csv", index=False)
+    home = tmp_path / "home"
+    source = f"files:{tmp_path / 'prices.csv'}"
+    done = run("fit", "--source", source, "--config", settings, "--home", home)
+    assert done.exit_code == 0, done.output
+    written.write_text("ticker,shares\nS00,1\nS01,1\nCASH,5\n")
+    for more in ((), ("--if", "S02=-5%")):
+        said = error("risk", written, *more, "--home", home, code=3)
+        assert "prices: 1 of " in said and "S00 (5 steps behind" in said
+        assert "S01: no price of " in said and said.count("S01") == 1 and "stale" not in said
+    assert "a move of S01: no price of " in error(
+        "risk", written, "--if", "S01=5%", "--home", home, code=2
+    )
 
 
 def error_of(home: Path, written: Path, text: str) -> str:
