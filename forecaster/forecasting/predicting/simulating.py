@@ -162,12 +162,16 @@ def _draw(
     weights *= np.sqrt(_DOF / random.chisquare(_DOF, (half, 1)))
     low = (np.arange(half) + random.uniform(size=half)) / n_paths
     usual = ndtri(np.concatenate([low, (1 - low[: n_paths - half])[::-1]]))
-    scores = np.empty((len(errors), n_paths, errors.shape[2]))
-    for row, at in enumerate(time.reshape(positions.shape)):
-        some = known[row]
-        drawn = weights[:, at[some]] @ np.clip(errors[row, some], -_LARGEST_ERROR, _LARGEST_ERROR)
+    # One product of all series takes a tenth of the time of one each.
+    series, horizon = len(errors), errors.shape[2]
+    past, at = np.zeros((len(times), series, horizon)), np.nonzero(known)
+    past[time.reshape(positions.shape)[at], at[0]] = errors[at]
+    past = np.clip(past, -_LARGEST_ERROR, _LARGEST_ERROR).reshape(len(times), -1)
+    sums = (weights @ past).reshape(half, series, horizon)
+    scores = np.empty((series, n_paths, horizon))
+    for row in range(series):
         # The order of a series without errors is random.
-        drawn = drawn + 1e-9 * random.standard_normal(drawn.shape)
+        drawn = sums[:, row] + 1e-9 * random.standard_normal((half, horizon))
         ranks = np.concatenate([drawn, -drawn])[:n_paths].argsort(axis=0).argsort(axis=0)
         scores[row] = usual[ranks]
     return scores
