@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from forecaster import pipeline
 from forecaster import record as room
 from forecaster import report as pages
 from forecaster.cli.options import home_option, overwrite_option
 from forecaster.cli.output import print_table, say, show
+from forecaster.cli.risk import print_backtests
 from forecaster.errors import UsageError
 from forecaster.files import PAGES, Home, check_output
 
@@ -139,6 +141,8 @@ def scorecard(
         say(f"Wrote {page.path}")
     for line in [*card.lines(), *card.recent_lines(), *room.alarm_lines(alarms)]:
         show(line)
+    for its in record.frames:
+        print_backtests(pipeline.backtests(pipeline.recorded_risk(home, its)))
 
 
 def _print(card: "room.Scorecard", marked: Container[str]) -> None:

@@ -26,6 +26,7 @@ from forecaster.cli.options import (
     working,
 )
 from forecaster.cli.output import name_stale, say, say_reasons, show
+from forecaster.cli.risk import print_backtests
 from forecaster.errors import listed
 from forecaster.files import PAGES, Home, Output, check_output, check_parent
 
@@ -54,6 +55,9 @@ from forecaster.files import PAGES, Home, Output, check_output, check_parent
 @click.option("--resume", is_flag=False, flag_value=THE_ONLY, metavar="[NAME]",
               help="Continue an interrupted evaluation, whose trained networks are kept; NAME "
               "chooses one of several (see `status`).")  # fmt: skip
+@click.option("--book", type=click.Path(path_type=Path), metavar="FILE.csv",
+              help="Positions, as for `risk`: compare their value at risk at each cutoff with the "
+              "losses that came.")  # fmt: skip
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR",
               help="Folder for the results; must not exist.  "
               "[default: evaluations/DATE under --home]")  # fmt: skip
@@ -66,6 +70,7 @@ def evaluate(
     *,
     home: Home,
     baselines: str,
+    book: Path | None,
     output: Path | None,
     overwrite: bool,
     ray: str | None,
@@ -106,7 +111,7 @@ def evaluate(
     )  # fmt: skip
     with working("evaluate", ray) as work:
         evaluation = pipeline.evaluate_from_home(
-            home, request, config, backtest, folder=output, overwrite=overwrite,
+            home, request, config, backtest, folder=output, book=book, overwrite=overwrite,
             executor=work.executor, callbacks=_callbacks(work),
         )  # fmt: skip
     return _finish(evaluation)
@@ -185,6 +190,10 @@ def _print_verdict(evaluation: "room.Evaluation") -> None:
         say("These prices are simulated, not real.")
     for line in (*room.verdict(evaluation), *room.caveats(evaluation)):
         show(line)
+    if (table := evaluation.folder / pipeline.RISK).exists():
+        import pandas as pd
+
+        print_backtests(pd.read_csv(table, float_precision="round_trip"))
     groups = evaluation.summary.groups
     ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
     if rest := [name for name in ids if name not in groups] if groups else []:

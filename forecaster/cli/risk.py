@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forecaster import pipeline, portfolio
+from forecaster import report as pages
 from forecaster.cli.options import PARTLY, home_option, overwrite_option
 from forecaster.cli.output import print_table, say, show
 from forecaster.errors import UsageError
-from forecaster.files import Home, check_output, from_text
+from forecaster.files import PAGES, Home, check_output, from_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,7 @@ _COLUMNS = {"value": "value", "es_alone": "ES alone", "var": "part of VaR", "es"
               "rows were unknown.  [default: the latest row]")  # fmt: skip
 @click.option("--output", type=click.Path(path_type=Path), help="Write all figures of all "
               "positions to a file: .csv, .json, .parquet or .xlsx.")  # fmt: skip
+@click.option("--report", type=click.Path(path_type=Path), help="Write a page: .html.")
 @overwrite_option
 @home_option
 def risk(
@@ -51,6 +53,7 @@ def risk(
     moves: tuple[str, ...],
     limit: str | None,
     output: Path | None,
+    report: Path | None,
     overwrite: bool,
     home: Home,
     **asked: Any,
@@ -71,9 +74,8 @@ def risk(
       forecaster risk book.csv --output risk.json
     """
     file = output and check_output(output, overwrite=overwrite)
-    most = None if limit is None else _amount("--limit", limit)
-    if most is not None and not 0 < most[0] < float("inf"):
-        raise UsageError(f"--limit {limit}: expected a limit above 0, such as 5% or 50000")
+    page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
+    most = None if limit is None else pipeline.Limit.of(limit)
     steps = None if horizon is None else _steps(horizon)
     found = pipeline.risk_from_home(
         home, from_text(book), horizon=steps, moves=[*map(_move, moves)], on_notice=say, **asked
@@ -92,19 +94,21 @@ def risk(
     if file is not None:
         file.write_table(found.frame)
         say(f"Wrote {file.path}")
+    if page is not None:
+        page.write(lambda to: pages.build_risk(found, to))
+        say(f"Wrote {page.path}")
     for name, reason in found.problems.items():
         say(f"{name}: {reason}")
     return _ALARM if any(over) else PARTLY if found.problems else 0
 
 
-def _print(found: "pipeline.Risk", name: str, limit: tuple[float, bool] | None) -> bool:
+def _print(found: "pipeline.Risk", name: str, limit: "pipeline.Limit | None") -> bool:
     """Print what one book may lose; return whether it is over its limit."""
     base, its = found.base[name], found.frame[found.frame["book"] == name]
-    now = its[its["scenario"] == "now"]
-    first = now[(now["horizon"] == now["horizon"].min()) & (now["level"] == now["level"].max())]
+    first = found.first(name)
     book, positions = first.iloc[0], first.iloc[1:].sort_values("es", ascending=False)
     at = f"{book['level']:g} %, {_sessions(book['horizon'])}"
-    most = limit and limit[0] * (base / 100 if limit[1] else 1.0)
+    most = limit and limit.money(base)
     over = most is not None and book["var"] > most
     per = "" if round(base - book["value"]) == 0 else f", per cent are of {_number(base, base)}"
     show(f"{name}: {_number(book['value'], base)} on {found.since}{per}.")
@@ -201,16 +205,27 @@ def _steps(text: str) -> list[int]:
 
 def _move(text: str) -> tuple[str, float]:
     """Return a ticker and its simple move, of ``SPY=-5%``."""
-    name, sign, number = text.rpartition("=")
-    move = _amount("--if", number) if sign and name else (float("nan"), True)
-    if not (move[1] and -100 < move[0] < float("inf")):
-        raise UsageError(f"--if {text}: expected a ticker and a move above -100 %, as in SPY=-5%")
-    return name, move[0] / 100
-
-
-def _amount(option: str, text: str) -> tuple[float, bool]:
-    """Return a number, and whether it is in per cent."""
+    name, _, number = text.rpartition("=")
     try:
-        return float(text.strip().removesuffix("%")), text.strip().endswith("%")
-    except ValueError as error:
-        raise UsageError(f"{option} {text}: expected 5%, or an amount such as 50000") from error
+        move = float(number.strip().removesuffix("%"))
+    except ValueError:
+        move = float("nan")
+    if not (name and number.strip().endswith("%") and -100 < move < float("inf")):
+        raise UsageError(f"--if {text}: expected a ticker and a move above -100 %, as in SPY=-5%")
+    return name, move / 100
+
+
+def print_backtests(table: "pd.DataFrame") -> None:
+    """Print how the risk of books compares with what came; see ``pipeline.backtests``."""
+    rows = [
+        (
+            str(row["book"]), _sessions(row["horizon"]), f"{row['level']:g} %",
+            f"{row['periods']:,.0f}", f"{row['breaches']:.0f}", f"{row['expected']:.1f}",
+            *(f"{row[name]:.3f}" for name in ("kupiec", "independence", "both")),
+            str(row["zone"]), f"{row['shortfall']:+.2f}",
+        )
+        for row in table.to_dict("records")
+    ]  # fmt: skip
+    heads = ("book", "over", "level", "periods", "breaches", "expected", "p of as many",
+             "p of independent", "p of both", "zone", "ES: Z2")  # fmt: skip
+    print_table("Losses of books above their value at risk", heads, rows, numbers=True)

@@ -9,8 +9,8 @@ from forecaster.files import run_name, run_time
 from forecaster.ingest import Ingested, is_shrunk, is_vanished
 from forecaster.record import Alarm
 
-LATE, JUMPED, FROZEN, SHRUNK, CHANGED, MODEL = (
-    "late", "jumped", "frozen", "shrunk", "changed", "model",
+LATE, JUMPED, FROZEN, SHRUNK, CHANGED, MODEL, RISK = (
+    "late", "jumped", "frozen", "shrunk", "changed", "model", "risk",
 )  # fmt: skip
 
 
@@ -58,6 +58,24 @@ def alarms_of_prediction(
     alarms += late
     alarms += _age(made, limits.model_age, now)
     return alarms, {name: str(why) for name, why in made.unknown.items()} | partly
+
+
+def alarms_of_risk(found: "pipeline.Risk", limit: str | None) -> tuple[list[Alarm], list[str]]:
+    """Return the alarms of books over their limit, and a sentence on each book."""
+    alarms, lines = list[Alarm](), list[str]()
+    for name, base in found.base.items():
+        whole = found.first(name).iloc[0]
+        text = (
+            f"value at risk {whole['var']:,.2f} ({whole['var'] / base:.2%}) at {whole['level']:g} "
+            f"%, sessions ahead: {whole['horizon']:.0f}"
+        )
+        if limit is not None:
+            most = pipeline.Limit.of(limit).money(base)
+            over = bool(whole["var"] > most)
+            text += f", {'over' if over else 'within'} the limit of {most:,.2f}"
+            alarms += [Alarm(RISK, name, "", text)] if over else []
+        lines.append(f"Book {name}: {text}")
+    return alarms, lines
 
 
 def _jumps(made: "pipeline.Prediction") -> Iterator[Alarm]:

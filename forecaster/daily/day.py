@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 # Rooms that load JAX are loaded by the stage that needs them: prices are read in less memory.
 from forecaster import pipeline, record, report
-from forecaster.daily.alarms import JUMPED, LATE, alarms_of_prediction, alarms_of_rows
+from forecaster.daily.alarms import (
+    JUMPED,
+    LATE,
+    alarms_of_prediction,
+    alarms_of_risk,
+    alarms_of_rows,
+)
 from forecaster.daily.day_summary import Summary
 from forecaster.daily.kept import Kept, only_one
 from forecaster.daily.watch import Watch
@@ -119,6 +125,9 @@ class _Day:
                 card = self._score(arrived, made)
             with self._stage("write"):
                 self._write(due, made, card)
+            if self._watch.book is not None:
+                with self._stage("risk"):
+                    self._measure(self._watch.book, arrived.store.source, made)
         except (ForecasterError, OSError, MemoryError) as error:
             self._summary.error = str(error) or type(error).__name__
         except Exception as error:
@@ -151,6 +160,8 @@ class _Day:
         if watch.tickers is not None:
             tickers = listed_tickers(watch.tickers) or read_universe(watch.tickers)
             refuse_alike(source, tickers)
+        if watch.book is not None:
+            pipeline.read_books(watch.book)
         groups = None if watch.groups is None else read_groups(watch.groups)
         forecasts = None
         if watch.forecasts is not None:
@@ -257,6 +268,17 @@ class _Day:
         frame = pipeline.as_written(made, watch.layout, self._began)
         due.forecasts.write_table(frame)  # last, since other programs wait for it
         self._summary.written["forecasts"] = due.forecasts.shown
+
+    def _measure(self, book: Path, source: str, made: "pipeline.Prediction") -> None:
+        """Measure the risk of books, and add it to the record."""
+        summary, limit = self._summary, self._watch.alarms.risk
+        # What else there is to say of prices has been said of the forecasts.
+        found = pipeline.record_risk(self._home, source, book, made.run, lambda message: None)
+        most = None if limit is None else str(limit)
+        alarms, summary.books = alarms_of_risk(found, most)
+        summary.alarms += alarms
+        known = summary.partly.keys() | {alarm.series for alarm in summary.alarms}
+        summary.partly |= {name: why for name, why in found.problems.items() if name not in known}
 
     def _written(self, kind: str, path: Path, write: Callable[[Path], object]) -> None:
         write(path)

@@ -25,6 +25,7 @@ class Summary:
     - ``partly``: series that were left out or not updated, with the reason
     - ``alarms``: what to look at
     - ``bands``: why the bands that have changed most since the forecast before did so, in words
+    - ``books``: what books may lose, beside their limit, in words
     - ``notices``: what else was said
     - ``scores``: by span (``month``, ``quarter``, ``all``), the scores of past forecasts
     - ``written``: by kind, the files that were written
@@ -43,6 +44,7 @@ class Summary:
     partly: dict[str, str] = dataclasses.field(default_factory=dict)
     alarms: list[Alarm] = dataclasses.field(default_factory=list)
     bands: list[str] = dataclasses.field(default_factory=list)
+    books: list[str] = dataclasses.field(default_factory=list)
     notices: list[str] = dataclasses.field(default_factory=list)
     scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     written: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -90,6 +92,7 @@ class Summary:
             held = [f"{name.removeprefix('held-')} % bands covered {value:.0%}"
                     for name, value in scores.items() if name.startswith("held-")]  # fmt: skip
             lines.append(f"Past forecasts, {span}: {', '.join(held)}, CRPS {scores['crps']:.3f}")
+        lines += self.books
         lines += [f"Wrote {path}" for path in self.written.values()]
         return lines
 

@@ -17,6 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
 _Text = Annotated[str, Meta(pattern=r"\S")]
 _Count = Annotated[int, Meta(ge=0, le=100_000)]
 _Rate = Annotated[float, Meta(ge=1e-6, le=0.5)]
+_Money = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?%?$")] | Annotated[float, Meta(gt=0)]
 _Level = Annotated[float, Meta(ge=1, lt=100)]  # in percent
 
 EXAMPLE = """\
@@ -42,6 +43,7 @@ forecasts = "forecasts.csv"      # replaced each day; .csv, .json, .parquet or .
 # groups = "sectors.csv"         # groups for the page
 # scorecard = "scorecard.html"
 # summary = "summary.json"       # what was done, for programs
+# book = "book.csv"              # positions whose risk is measured, recorded and scored
 
 [alarms]                         # false turns one off
 coverage = 0.04                  # bands stopped covering: false alarms a session, at most
@@ -52,6 +54,7 @@ frozen = true                    # the same price for several sessions
 shrunk = true                    # the source lacks stored rows
 changed = true                   # tickers are new, or no longer in the source
 model_age = 180                  # days since the fit
+# risk = "5%"                    # value at risk of a book, see `risk --limit`; or money: 50000
 """
 
 
@@ -62,6 +65,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - ``late``: the number of sessions that a series may lack; None: any
     - ``jumped``, ``frozen``, ``shrunk``, ``changed``: whether to look for it
     - ``model_age``: the number of days for which a model is used without an alarm; None: any
+    - ``risk``: the limit of the value at risk of each book, as text or money; None: none
     """
 
     coverage: _Rate | None = 0.04
@@ -72,6 +76,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shrunk: bool = True
     changed: bool = True
     model_age: _Count | None = 180
+    risk: _Money | None = None
 
 
 class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +106,7 @@ class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: Path | None = None
     scorecard: Path | None = None
     summary: Path | None = None
+    book: Path | None = None
     alarms: Limits = Limits()
 
 
@@ -135,6 +141,8 @@ def read_watch(path: Path) -> Watch:
         raise UsageError(f'{where}: layout is of a file; add forecasts = "forecasts.csv"')
     if watch.groups is not None and watch.page is None:
         raise UsageError(f'{where}: groups is for the page; add page = "forecasts.html"')
+    if watch.alarms.risk is not None and watch.book is None:
+        raise UsageError(f'{where}: alarms.risk is of a book; add book = "book.csv"')
     if given.get("layout") == "wide" and is_database(str(watch.forecasts)):
         raise UsageError(
             f'{where}: layout = "wide" is of files, as its columns change with the model; '

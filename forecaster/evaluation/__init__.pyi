@@ -30,6 +30,7 @@ from .evaluation import Summary as Summary
 from .evaluation import check_folder as check_folder
 from .rolling_origin import Origins as Origins
 from .rolling_origin import RollingOrigin as RollingOrigin
+from .rolling_origin import beside_peers_of as beside_peers_of
 from .rolling_origin import cross_validation as cross_validation
 from .rolling_origin import cross_validation_to_parquet as cross_validation_to_parquet
 from .scores.metrics import crps as crps

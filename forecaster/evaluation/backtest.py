@@ -124,7 +124,7 @@ def evaluate_to_folder(
     on_progress: Callable[[swarm.Progress], None] | None = None,
     on_torch: Callable[[int, int], None] | None = None,
     on_forecast: Callable[[int, int], None] | None = None,
-    finish: Callable[[Evaluation], None] | None = None,
+    finish: Callable[[Evaluation, RollingOrigin], None] | None = None,
 ) -> Evaluation:
     """Forecast from a rolling origin by our networks and baselines; score and test the forecasts.
 
@@ -139,7 +139,7 @@ def evaluate_to_folder(
     - ``on_progress``: called from time to time while our networks train
     - ``on_torch(done, total)``, ``on_forecast(done, total)``: called after series that PyTorch has
       trained, or that were forecast
-    - ``finish``: adds files to the folder before it appears
+    - ``finish``: adds files to the folder before it appears; it may use the networks
 
     Raises UsageError for an unknown baseline or one whose library is not installed, and for groups
     that name other series; DataError when the panel is too short, or when no series belonged to the
@@ -173,7 +173,7 @@ def evaluate_to_folder(
         Evaluation(temporary, *tables, summary).write()
         evaluation = Evaluation.read(temporary)
         if finish:
-            finish(evaluation)
+            finish(evaluation, networks)
     return dataclasses.replace(evaluation, folder=folder)
 
 

@@ -58,7 +58,10 @@ FORECASTS, SUMMARY = "forecasts.parquet", "summary.json"
 _TABLES = "scores.parquet", "tests.parquet", "daily.parquet"
 _ENOUGH = 0.9  # of the series must have ratios of errors, for means of these to be quoted
 _REQUIRED = {FORECASTS, *_TABLES, SUMMARY}
-_ADDED = {"figures", "report.html", "comparison.csv", "coverage.csv", "groups.csv"}
+_ADDED = {
+    "figures", "report.html", "comparison.csv", "coverage.csv", "groups.csv", "risk.csv",
+    "risk_origins.csv",
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -334,7 +334,7 @@ class RollingOrigin:
             selected = np.isin(at, cutoffs) & there[origins.row]
             if not selected.any():
                 continue
-            panel = _beside_peers_of(model, origins.panel.only(ids))
+            panel = beside_peers_of(model, origins.panel.only(ids))
             panel = panel.masked(panel.times[cutoffs[0]], forecasting=True)
             panel = model.transform.before_ends(panel)
             transformed = model.transform.apply(panel, model.config.horizon)
@@ -471,7 +471,7 @@ def write_tables(path: Path, tables: Iterable[pa.Table], schema: pa.Schema | Non
             writer.write_table(table.cast(schema))
 
 
-def _beside_peers_of(model: Model, panel: Panel) -> Panel:
+def beside_peers_of(model: Model, panel: Panel) -> Panel:
     """Return a panel with only the peers of this model, of those of several models."""
     known = () if panel.peers is None else panel.peers.ids
     own = tuple(name for name in model.peers if name in known)

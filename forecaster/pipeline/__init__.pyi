@@ -2,6 +2,8 @@ from .beginning import Callbacks as Callbacks
 from .beginning import DataRequest as DataRequest
 from .beginning import OnTraining as OnTraining
 from .beginning import parse_memory as parse_memory
+from .book_file import Limit as Limit
+from .book_file import read_books as read_books
 from .estimator import Forecaster as Forecaster
 from .evaluating import evaluate_from_home as evaluate_from_home
 from .evaluating import resume_evaluation as resume_evaluation
@@ -19,6 +21,11 @@ from .forecast_outputs import RemoteOutput as RemoteOutput
 from .forecast_outputs import as_written as as_written
 from .forecast_outputs import check_forecast_output as check_forecast_output
 from .model_update import update_run as update_run
+from .past_risk import RISK as RISK
+from .past_risk import backtests as backtests
+from .past_risk import past_risk as past_risk
+from .past_risk import record_risk as record_risk
+from .past_risk import recorded_risk as recorded_risk
 from .predict_run import Prediction as Prediction
 from .predict_run import predict_from_home as predict_from_home
 from .pruning import Unneeded as Unneeded

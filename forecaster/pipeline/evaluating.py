@@ -12,6 +12,7 @@ from forecaster.evaluation import (
     BacktestOptions,
     Evaluation,
     Provenance,
+    RollingOrigin,
     check_folder,
     evaluate_to_folder,
 )
@@ -20,6 +21,9 @@ from forecaster.forecasting import Config
 from forecaster.ingest import flags_of
 from forecaster.pipeline.beginning import Begun, Callbacks, DataRequest, begun, resumed
 from forecaster.pipeline.blocks import Reader
+from forecaster.pipeline.book_file import read_books
+from forecaster.pipeline.past_risk import write_past_risk
+from forecaster.portfolio import Book
 from forecaster.storage import EvaluationRequest, checkpoint_of, ids_to_read
 
 
@@ -30,6 +34,7 @@ def evaluate_from_home(
     options: BacktestOptions,
     *,
     folder: Path | None = None,
+    book: Path | None = None,
     overwrite: bool = False,
     executor: swarm.Executor | None = None,
     callbacks: Callbacks | None = None,
@@ -43,6 +48,7 @@ def evaluate_from_home(
     - ``options``: the options of the evaluation
     - ``folder``: by default a new one under ``home``; an existing folder must hold an evaluation,
       and needs ``overwrite``
+    - ``book``: a file of positions, whose risk at each cutoff is compared with the losses that came
     - ``executor``: where networks train and slow baselines run, as for :func:`forecaster.fit`
     - ``callbacks``: see :class:`Callbacks`
 
@@ -55,6 +61,7 @@ def evaluate_from_home(
     folder = (folder or home.new_evaluation()).resolve()
     check_folder(folder, overwrite=overwrite)
     plain = msgspec.to_builtins(options, enc_hook=_to_plain)
+    plain["books"] = [] if book is None else msgspec.to_builtins(read_books(book))
     with begun(
         home, data, config, options.seed,
         evaluation=EvaluationRequest(as_text(folder), overwrite, plain),
@@ -88,6 +95,7 @@ def _evaluate(work: Begun) -> Evaluation:
     if asked is None:
         raise ModelError(f"{unfinished.name}: is not an evaluation, although its name says so")
     options = msgspec.convert(asked.options, BacktestOptions, dec_hook=_from_plain)
+    books = msgspec.convert(asked.options.get("books", []), list[Book])
     request, calls = unfinished.request, work.callbacks
     panel = Reader.of(work.store, request, skipped=request.skipped).panel(request.ids)
     if request.mask:  # rows are not learned from once their flag is known
@@ -97,13 +105,20 @@ def _evaluate(work: Begun) -> Evaluation:
         data_sha256=work.store.index.digest(ids_to_read(request.ids, request.config)),
     )  # fmt: skip
     work.lock.close()  # all series have been read
+
+    def finish(evaluation: Evaluation, networks: RollingOrigin) -> None:
+        if books:
+            write_past_risk(evaluation.folder, networks, books)
+        if calls.on_evaluation:
+            calls.on_evaluation(evaluation)
+
     try:
         evaluation = evaluate_to_folder(
             from_text(asked.folder), panel, request.config, options,
             overwrite=asked.overwrite, executor=work.executor, provenance=provenance,
             checkpoints=lambda number: checkpoint_of(unfinished.shard(number)),
             on_progress=calls.on_training, on_torch=calls.on_torch, on_forecast=calls.on_forecast,
-            finish=calls.on_evaluation,
+            finish=finish,
         )  # fmt: skip
     except DataError as error:
         if not getattr(error, "lost", ()):

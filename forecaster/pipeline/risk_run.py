@@ -34,15 +34,16 @@ from forecaster.forecasting import (
     price_factor,
     resolve_names,
 )
-from forecaster.ingest import ColumnOptions, CovariateFiles, Table, as_panel, read_rows
+from forecaster.ingest import ColumnOptions, CovariateFiles, Table, as_panel
+from forecaster.pipeline.book_file import read_books
 from forecaster.pipeline.predict_run import with_covariates
 from forecaster.portfolio import (
+    NOW,
     QUIET,
     Book,
     Futures,
     Holding,
     after_moves,
-    books_of,
     moves_between,
     named_moves,
     spans_of,
@@ -92,6 +93,11 @@ class Risk:
     until: Mapping[int, str]
     origins: int
     since: str
+
+    def first(self, book: str) -> pd.DataFrame:
+        """Return the whole book and its positions over the first horizon at the highest level."""
+        its = self.frame[(self.frame["book"] == book) & (self.frame["scenario"] == NOW)]
+        return its[(its["horizon"] == its["horizon"].min()) & (its["level"] == its["level"].max())]
 
 
 def risk(
@@ -143,7 +149,7 @@ def risk(
     check_paths(n_paths, (), [one / 100 for one in levels])
     panel = as_panel(panel, **columns)
     known = spellings([*panel.ids, *(panel.market.ids if panel.market else ())])
-    books = [one.renamed(known) for one in books_of(as_frame(book))]
+    books = [one.renamed(known) for one in read_books(book)]
     moves = {
         spelled(known, name) or name: its
         for name, its in named_moves((moves or {}).items()).items()
@@ -193,8 +199,8 @@ def risk_from_home(
 
     Prices that end before those of other stored series are among the problems, too.
     """
-    frame, moved = as_frame(book), named_moves(moves)
-    tickers = [*_tickers(books_of(frame)), *moved]
+    books, moved = read_books(book), named_moves(moves)
+    tickers = [*_tickers(books), *moved]
     swarm.keep_compiled(home.programs)
     chosen = choose_run(home, run, tickers, on_notice)
     store = store_of(home, chosen)
@@ -213,7 +219,7 @@ def risk_from_home(
     if stress and model.provenance.get("start"):
         whole = dataclasses.replace(model, provenance={**model.provenance, "start": None})
         history, _ = forecasting_panel(store, whole, ids, end)
-    found = risk(model, panel, frame, moves=moved, stress=stress, history=history, **asked)
+    found = risk(model, panel, books, moves=moved, stress=stress, history=history, **asked)
     measured = {*found.frame["unique_id"]}
     late = [one for one in late if one.name in measured]
     said = findings_in_words([*findings, *late], len(ids))
@@ -221,21 +227,6 @@ def risk_from_home(
         on_notice(f"Warning: {sentence}")
     behind = {"prices": said["behind"]} if "behind" in said else {}
     return dataclasses.replace(found, problems={**found.problems, **behind})
-
-
-def as_frame(book: Any) -> Any:
-    """Return a table of positions unchanged, or that of a CSV file, with lines as its index."""
-    if not isinstance(book, str | Path):
-        return book
-    lines = read_rows(Path(book))
-    header, rows = lines[0].cells if lines else [], lines[1:]
-    for row in rows:
-        if len(row.cells) != len(header):
-            raise UsageError(
-                f"{row.where}: expected {len(header)} cells, {listed(header)}; got "
-                f"{len(row.cells)}. Numbers have a decimal point and no signs for thousands"
-            )
-    return pd.DataFrame([row.cells for row in rows], [row.where for row in rows], header)
 
 
 def _tickers(books: Sequence[Book]) -> list[str]:

@@ -1,7 +1,9 @@
 from .backtest import Backtest as Backtest
 from .backtest import backtest_risk as backtest_risk
+from .book import ALL as ALL
 from .book import Book as Book
 from .book import books_of as books_of
+from .holding import NOW as NOW
 from .holding import QUIET as QUIET
 from .holding import Futures as Futures
 from .holding import Holding as Holding

@@ -1,4 +1,6 @@
 from .alarm import Alarm as Alarm
+from .books import keep_books as keep_books
+from .books import recorded_books as recorded_books
 from .folder import rename_in_record as rename_in_record
 from .keeping import COLUMN as COLUMN
 from .keeping import Made as Made

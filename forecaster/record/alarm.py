@@ -7,7 +7,7 @@ class Alarm(NamedTuple):
     """Something to look at.
 
     - ``kind``: ``coverage``, ``errors``, or one of :mod:`forecaster.daily.alarms`
-    - ``series``: its name; None: all series together, or the model
+    - ``series``: its name, or that of a book; None: all series together, or the model
     - ``since``: the time since which it has held without a break; "" where there is none
     - ``text``: what is wrong
     """

@@ -8,4 +8,5 @@ from .page import build_report as build_report
 from .page import write_figures as write_figures
 from .page import write_groups as write_groups
 from .page import write_tables as write_tables
+from .risk import build_risk as build_risk
 from .scorecard import build_scorecard as build_scorecard

@@ -114,8 +114,8 @@ def write_page(
     heading: str,
     lead: str,
     sections: Sequence[Section],
-    data: Json,
-    script: str,
+    data: Json = None,
+    script: str | None = None,
     notices: Sequence[str] = (),
     cards: Sequence[Card] = (),
 ) -> Path:
@@ -124,12 +124,14 @@ def write_page(
     - ``title``, ``heading``, ``lead``: text
     - ``notices``: warnings at the top of the page
     - ``data``: the script's data, which goes into the element ``data`` as JSON
-    - ``script``: the name of the page's own script, run after :data:`SCRIPTS`
+    - ``script``: the name of the page's own script, run after :data:`SCRIPTS`; None: a page without
 
     Raises UsageError if the library that draws figures is missing.
     """
-    check_uplot()
-    scripts = (f"<script>{resource(name)}</script>" for name in (UPLOT, *SCRIPTS, script))
+    if script is not None:
+        check_uplot()
+    names = () if script is None else (UPLOT, *SCRIPTS, script)
+    scripts = (f"<script>{resource(name)}</script>" for name in names)
     page = Template(resource("shell.html")).substitute(
         title=escape(title),
         heading=escape(heading),

@@ -1,6 +1,7 @@
 """The risk of books by a model, in Python and on the command line."""
 
 import hashlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -165,11 +166,18 @@ def digests(home: Path) -> dict[Path, str]:
     }
 
 
+def tables_of(page: Path) -> list[str]:
+    """Return the cells of a page that are text."""
+    return re.findall(r"<td class='text'>([^<]*)</td>", page.read_text())
+
+
 def test_the_command_prints_and_writes_and_records_nothing(home, written, tmp_path):
-    before, output = digests(home), tmp_path / "risk.json"
+    before, output, page = digests(home), tmp_path / "risk.json", tmp_path / "risk.html"
     done = run("risk", written, "--if", "MSFT=-5%", "--stress", "2024-03-01:2024-03-08",
-               "--horizon", "1,3", "--output", output, "--home", home)  # fmt: skip
+               "--horizon", "1,3", "--output", output, "--report", page,
+               "--home", home)  # fmt: skip
     assert done.exit_code == 0, done.output
+    assert {"AAPL", "worst path 1, 1 ahead", "MSFT -5 %"} <= set(tables_of(page))
     assert digests(home) == before
     frame = pd.read_json(output)
     worst = [f"worst path {rank}, 1 ahead" for rank in (1, 2, 3)]
