@@ -17,6 +17,7 @@ PICTURES = {
     "04_swarm_engine": 2,
     "05_every_morning": 1,
     "06_why_did_this_band_move": 1,
+    "07_the_risk_of_a_book": 1,
 }
 MOST_BYTES = 700_000  # per notebook, so that a clone stays small
 
