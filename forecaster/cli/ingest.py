@@ -220,7 +220,7 @@ def adjust(
     if not chosen:
         found = room.proposed(room.find_store(home, source))
         for name, one in found.items():
-            show(f"{name}: rows before {one.time} times {one.factor:.6g}: {one.why}")
+            show(f"{_said(name, one)}: {one.why}")
         if not found:
             show("Nothing to adjust")
         return
@@ -241,7 +241,12 @@ def adjust(
 
 def _show_adjusted(applied: "dict[str, room.Proposal]") -> None:
     for name, one in applied.items():
-        show(f"{name}: rows before {one.time} times {one.factor:.6g}")
+        show(_said(name, one))
+
+
+def _said(name: str, one: "room.Proposal") -> str:
+    volumes = ", volumes divided by it" if one.split else ", volumes as they are"
+    return f"{name}: rows before {one.time} times {one.factor:.6g}{volumes}"
 
 
 @click.group()

@@ -76,8 +76,8 @@ def explained(
         return alone
     with warnings.catch_warnings():  # all is said of the later date already
         warnings.simplefilter("ignore", ForecasterWarning)
-        past = _factors_of(model, before, ids, level)
-        was = None if older is None else _factors_of(older, before, ids, level)
+        past = _factors_of(model, before, ids, level, usual=False)
+        was = None if older is None else _factors_of(older, before, ids, level, usual=False)
     since = before.times[before.mask.any(0)][-1]
     if past is None:
         notes = *notes, f"Nothing could be forecast from {show_time(since)}, so no change is shown."
@@ -90,12 +90,12 @@ def explained(
 
 
 def _factors_of(
-    model: Model, panel: Panel, ids: Sequence[str], level: float
+    model: Model, panel: Panel, ids: Sequence[str], level: float, *, usual: bool = True
 ) -> pd.DataFrame | None:
     """Return the factors of those series that can be forecast; None where none can be."""
     model, panel = prepared(model, panel)
     some = [name for name in ids if name in panel.ids]
-    return factors_of(model, panel.only(some), level) if some else None
+    return factors_of(model, panel.only(some), level, usual=usual) if some else None
 
 
 def _seen(rows: tuple[np.ndarray, np.ndarray]) -> str:
@@ -127,21 +127,24 @@ def _moves(panel: Panel, since: object) -> Iterator[tuple[str, Move]]:
         yield name, Move(float(net), float(times_usual), float(step), show_time(times[largest]))
 
 
-def factors_of(model: Model, panel: Panel, level: float = 80.0) -> pd.DataFrame:
+def factors_of(
+    model: Model, panel: Panel, level: float = 80.0, *, usual: bool = True
+) -> pd.DataFrame:
     """Return what the forecasts from the latest rows of a panel are made of, as a long frame.
 
     Its columns: ``unique_id, cutoff, ds, step``; ``relative``, whether the width is the logarithm
     of the bounds' ratio, as of prices, and not their difference; ``of``, which is the ``band``,
     whose factors multiply, the ``median``, whose terms add up, the ``forecast`` itself, or a
     ``component``; ``factor``, a name, where ``total`` is the whole; its ``value`` now; the
-    ``usual`` one, the median over the rows of the last year, the latest 252 at most; the
+    ``usual`` one, the median over every fourth row of the last year, 252 rows at most; the
     ``percentile`` of the value among these; the ``weight`` of a component; and which ``effect`` the
     calendar has.
 
     - ``model``, ``panel``: as :func:`~forecaster.forecasting.prepared` returns them
     - ``level``: of the band, in percent
+    - ``usual``: False: leave the usual values and percentiles unknown, which takes half the time
     """
-    made = [_of_part(model, *part, level) for part in in_parts(model, panel)]
+    made = [_of_part(model, *part, level, usual=usual) for part in in_parts(model, panel)]
     frame = pd.concat(made, ignore_index=True)
     order = {name: row for row, name in enumerate(panel.ids)}
     by = [frame["unique_id"].map(order), frame["step"]]
@@ -203,10 +206,11 @@ def _beside(frame: pd.DataFrame, other: pd.DataFrame, on: str) -> np.ndarray:
     return frame[keys].merge(other[[*keys, "value"]], "left", on=keys)["value"].to_numpy()
 
 
-def _of_part(model: Model, panel: Panel, steps: int, level: float) -> pd.DataFrame:
+def _of_part(model: Model, panel: Panel, steps: int, level: float, *, usual: bool) -> pd.DataFrame:
     """Return the rows of some series; ``steps``: of all histories."""
     model, horizon = model.only(panel.ids), model.config.horizon
-    at = np.maximum(steps - 1 - _steps_back(panel, steps), 0)
+    back = _steps_back(panel, steps) if usual else np.zeros(1, int)
+    at = np.maximum(steps - 1 - back, 0)
     parts = Parts.at(np.tile(at, (len(panel.ids), 1)))
     transformed = model.transform.apply(panel, horizon, steps, parts)
     latest = latest_of(model, panel, transformed, 1)
@@ -321,7 +325,7 @@ class _Explained:
         self._points = [*made.quantiles(shares)]
         self._middle, self._low, self._high = map(made.in_units, self._points[:3])
         plain = dataclasses.replace(distribution, counts=None)
-        scores = normal_scores_of(shares)
+        scores = normal_scores_of(shares[:3])
         self._usual = scores[2] - scores[1]
         self._plain = [plain.quantiles(np.broadcast_to(one, plain.shape)) for one in scores]
 

@@ -2,14 +2,17 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from forecaster.series import show_time
 
+Part: TypeAlias = dict[str, Any]
+"""A row of the frame of an :class:`Explanation`, by column."""
 BAND, MEDIAN, FORECAST, COMPONENT = "band", "median", "forecast", "component"
 """The kinds of rows in the frame of an :class:`Explanation`."""
 TOTAL, NEW_FIT, CALENDAR = "total", "new fit", "calendar"
@@ -44,7 +47,8 @@ _MEANINGS = {
 }
 """What each factor and each term is about, as the lines under a table say it."""
 _SMALL, _LARGE = 0.005, 0.05  # changes of logarithms that are worth a word
-_UNUSUAL = 0.5  # widths of the band by which a term differs from the usual one, to be named
+# Widths of the band by which a term differs from the usual one, to be named, and the calendar's.
+_UNUSUAL, _DAY = 0.5, 0.1
 _SHOWN = 3  # series that are shown in a notebook
 
 
@@ -102,15 +106,24 @@ class Explanation:
     def _places(self) -> dict[Any, Any]:
         return self.frame.groupby(KEYS[:2]).indices
 
+    def _parts(self, name: str, step: int | None) -> dict[str, dict[str, Part]]:
+        """Return the rows of one series and step, by what they are of and by factor."""
+        found = defaultdict[str, dict[str, Part]](dict)
+        rows: Any = self.of(name, step).to_dict("records")
+        for row in rows:
+            found[row["of"]][row["factor"]] = row
+        return found
+
     def sentence(self, name: str, step: int | None = None) -> str:
         """Return in plain words how wide a series' band is, what changed it, and what is usual."""
-        rows = self.of(name, step)
-        band: Any = rows[rows["of"] == BAND].set_index("factor")
-        total, relative = band.loc[TOTAL], bool(rows["relative"].iloc[0])
-        width = f"{100 * total['value']:.2f} %" if relative else f"{total['value']:.4g}"
-        said = f"{name}: {'' if relative else self._median(name, rows)}"
+        made = self._parts(name, step)
+        band = made[BAND]
+        total = band.pop(TOTAL)
+        value, usual, relative = total["value"], total["usual"], total["relative"]
+        width = f"{100 * value:.2f} %" if relative else f"{value:.4g}"
+        said = f"{name}: {'' if relative else self._median(name, made, value)}"
         said += f"the {self.level:g} % band is {width} wide"
-        change = total["change"] if "change" in band else np.nan
+        change = total.get("change", np.nan)
         if np.isfinite(change):
             by, way = abs(np.expm1(change)), "wider" if change > 0 else "narrower"
             same = by < _SMALL
@@ -118,48 +131,40 @@ class Explanation:
             said += f"{'' if relative else ' was forecast'} on {self.since}"  # for the same time
             said += self._after(name, relative=relative)
             net = self.moves[name].net if name in self.moves else 0.0
-            said += "" if same else _whys(band["change"].drop(TOTAL), change, net)
+            said += "" if same else _whys(band, change, net)
         elif np.isinf(change):
             said += f" ({total['then']:.4g} wide on {self.since})"
-        if total["usual"] > 0 and total["value"] > 0:
-            times = total["value"] / total["usual"]
-            said += f". It is {times:.2f} times as wide as usual"
-            logs: Any = np.log(band["value"] / band["usual"]).drop(TOTAL) * np.sign(np.log(times))
-            large = logs[logs > 0.1 * abs(np.log(times))].nlargest(2)
-            if abs(np.log(times)) > _LARGE and len(large):
-                falls = f"{'more' if times > 1 else 'fewer'} falls than usual"
-                said += f", most by {' and '.join(_spoken(one, falls) for one in large.index)}"
-        return said + "."
+        return f"{said}{_beside_usual(band, value / usual) if usual > 0 and value > 0 else ''}."
 
-    def _median(self, name: str, rows: pd.DataFrame) -> str:
+    def _median(self, name: str, made: Mapping[str, dict[str, Part]], width: float) -> str:
         """Return the median of a series in its own units, and what changed it, in words."""
-        made = rows[rows["of"] == FORECAST].set_index("factor")
-        if "mean" in made.index:
-            return self._counts(name, made)
-        terms: Any = rows[rows["of"] == MEDIAN].set_index("factor")
-        said = f"the median is {terms.loc[TOTAL, 'value']:.4g}"
-        change = terms.loc[TOTAL, "change"] if "change" in terms else 0.0
+        if "mean" in made[FORECAST]:
+            return self._counts(name, made[FORECAST])
+        terms = made[MEDIAN]
+        total = terms.pop(TOTAL)
+        said, change = f"the median is {total['value']:.4g}", total.get("change", 0.0)
         if change and np.isfinite(change):
             said += self._otherwise(change)
-            parts = terms["change"].drop(TOTAL)
-            parts = parts[parts.abs() >= abs(change) / 10]
-            parts = parts.iloc[np.argsort(-parts.abs(), kind="stable")][:3]
-            said += "".join(f", {by:+.3g} through {_spoken(one)}" for one, by in parts.items())
-        away = (terms["value"] - terms["usual"]).drop([TOTAL, "latest season"], errors="ignore")
-        width = rows.loc[(rows["of"] == BAND) & (rows["factor"] == TOTAL), "value"].iloc[0]
-        if len(away := away[away.abs() > _UNUSUAL * width]):
-            one = str(away.abs().idxmax())
-            value, usual, effect = terms.loc[one, ["value", "usual", "effect"]]
-            why = f"the calendar's effect of {effect}" if effect else _spoken(one)
-            said += f", with {value:+.3g} through {why} (usually {usual:+.3g})"
+            each = _largest(terms, abs(change) / 10)
+            said += "".join(f", {one['change']:+.3g} through {_spoken(one)}" for one in each)
+        away = {
+            abs(by): one
+            for one in terms.values()
+            if np.isfinite(by := one["value"] - one["usual"]) and one["factor"] != "latest season"
+        }
+        if away and (most := max(away)) > (_DAY if away[most]["effect"] else _UNUSUAL) * width:
+            one = away[most]
+            said += f", with {one['value']:+.3g} through {_spoken(one)}"
+            said += f" (usually {one['usual']:+.3g})"
         return f"{said}; "
 
-    def _counts(self, name: str, made: Any) -> str:
+    def _counts(self, name: str, made: Mapping[str, Part]) -> str:
         """Return what counts have been, and are expected to be, in words."""
-        value, said = made["value"], f"{self.seen[name]}: " if name in self.seen else ""
+        value = {factor: row["value"] for factor, row in made.items()}
+        said = f"{self.seen[name]}: " if name in self.seen else ""
         said += f"the median is {value['median']:.4g} (band {value['low']:.4g} to "
         said += f"{value['high']:.4g}), the mean {value['mean']:.3g}"
-        change = made.loc["mean", "change"] if "change" in made else 0.0
+        change = made["mean"].get("change", 0.0)
         if abs(change) >= _SMALL * value["mean"]:  # False for NaN
             said += self._otherwise(change)
         return f"{said}, and the chance of more than 0 is {_percent(value['chance of any'])}; "
@@ -185,74 +190,106 @@ class Explanation:
 
     def text(self, name: str, step: int | None = None) -> str:
         """Return the sentence, and tables of factors, terms and components, of one series."""
-        rows = self.of(name, step)
-        relative = bool(rows["relative"].iloc[0])
+        made = self._parts(name, step)
+        total, value = made[BAND][TOTAL], {k: one["value"] for k, one in made[FORECAST].items()}
         lines = [self.sentence(name, step), *self.notes, ""]
-        made = rows[rows["of"] == FORECAST].set_index("factor")["value"]
-        when = show_time(rows["ds"].iloc[0])
         lines.append(
-            f"For {when}, from {show_time(rows['cutoff'].iloc[0])}: latest {made['latest']:.6g}, "
-            f"median {made['median']:.6g}, band {made['low']:.6g} to {made['high']:.6g}"
+            f"For {show_time(total['ds'])}, from {show_time(total['cutoff'])}: "
+            f"latest {value['latest']:.6g}, median {value['median']:.6g}, "
+            f"band {value['low']:.6g} to {value['high']:.6g}"
         )
-        nothing = (rows["of"] == BAND).astype(float)  # a factor of 1, or a term of 0
-        idle = rows[["value", "usual"]].eq(nothing, axis=0).all(axis=1) & (rows["factor"] != TOTAL)
-        if "then" in rows:
-            idle &= (rows["then"] == nothing) | rows["then"].isna()
-        rows = rows[~idle]
-        for of, title in ((BAND, "width: factors multiply"), (MEDIAN, "median: terms add up")):
-            lines += ["", *_table(rows[rows["of"] == of], title, self.since, relative=relative)]
-        if len(its := rows[rows["of"] == COMPONENT]):
+        shown = [[one for one in made[of].values() if not _idle(one)] for of in (BAND, MEDIAN)]
+        for rows, title in zip(
+            shown, ("width: factors multiply", "median: terms add up"), strict=True
+        ):
+            lines += ["", *_table(rows, title, self.since)]
+        if its := made[COMPONENT].values():  # all, so that the weights add up
             lines += ["", f"{'component':<24}{'forecast':>12}{'weight':>10}"]
             lines += [
-                f"{one.factor:<24}{one.value:>12.5g}{_percent(one.weight):>10}"
-                for one in its.itertuples()
+                f"{one['factor']:<24}{one['value']:>12.5g}{_percent(one['weight']):>10}"
+                for one in its
             ]
-        if (year := made.get("a year before")) is not None:
+        if (year := value.get("a year before")) is not None:
             lines.append(f"{'a year before':<24}{year:>12.5g}")
-        if self.beside is not None and len(its := self.beside[self.beside["unique_id"] == name]):
-            lines += ["", f"{'beside it':<24}{'a year':>12}{'width':>10}"]
-            for one in its.to_dict("records"):
-                numbers = f"{one['a_year']:>10.1f} %{100 * one['width']:>8.2f} %"
-                known = np.isfinite(one["width"])
-                lines.append(f"{one['name']:<24}{numbers if known else ''}")
-        return "\n".join([*lines, "", *_meanings(rows)])
+        lines += self._others(name)
+        return "\n".join([*lines, "", *_meanings(one["factor"] for rows in shown for one in rows)])
+
+    def _others(self, name: str) -> Iterator[str]:
+        """Yield the lines of what others say of the width."""
+        if self.beside is None or not len(its := self.beside[self.beside["unique_id"] == name]):
+            return
+        yield f"\n{'beside it':<24}{'a year':>12}{'width':>10}"
+        for one in its.to_dict("records"):
+            numbers = f"{one['a_year']:>10.1f} %{100 * one['width']:>8.2f} %"
+            yield f"{one['name']:<24}{numbers if np.isfinite(one['width']) else ''}"
 
 
 def _percent(share: Any, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def _whys(changes: pd.Series, change: float, net: float) -> str:
+def _largest(parts: Mapping[str, Part], least: float) -> list[Part]:
+    """Return the three parts that changed most, and by at least as much, the largest first."""
+    known = [one for one in parts.values() if least <= abs(one["change"]) < np.inf]
+    return sorted(known, key=lambda one: -abs(one["change"]))[:3]
+
+
+def _whys(band: Mapping[str, Part], change: float, net: float) -> str:
     """Return the factors that changed a band most, in words; ``net``: the move meanwhile."""
-    parts = changes.replace([np.inf, -np.inf], np.nan).dropna()
-    parts = parts[parts.abs() >= max(_SMALL, abs(change) / 10)]
-    parts = parts.iloc[np.argsort(-parts.abs(), kind="stable")][:3]
-    said: list[str] = []
-    for way, its in (("wider", parts[parts > 0]), ("narrower", parts[parts < 0])):
+    least = max(_SMALL, abs(change) / 10)
+    parts, said = _largest(band, least), list[str]()
+    for way, sign in (("wider", 1), ("narrower", -1)):
         # The term of falls also changes as older moves fade, whatever the latest one was.
         falls = "recent falls" if way == "wider" else "recent rises"
         if net == 0 or (net < 0) != (way == "wider"):
             falls = f"earlier {'rises' if way == 'wider' else 'falls'} that fade"
-        each = [(_percent(abs(np.expm1(by))), _spoken(one, falls)) for one, by in its.items()]
-        said += [f"{by} {'' if n else way + ' '}through {one}" for n, (by, one) in enumerate(each)]
-    rest = change - parts.sum()
-    if said and abs(rest) >= max(_SMALL, abs(change) / 10):
+        for n, one in enumerate(one for one in parts if sign * one["change"] > 0):
+            by = _percent(abs(np.expm1(one["change"])))
+            said.append(f"{by} {'' if n else way + ' '}through {_spoken(one, falls)}")
+    rest = change - sum(one["change"] for one in parts)
+    if said and abs(rest) >= least:
         way = "wider" if rest > 0 else "narrower"
         said.append(f"{_percent(abs(np.expm1(rest)))} {way} through the rest")
     return f": {', '.join(said)}" if said else ""
 
 
-def _spoken(factor: object, falls: str = "") -> str:
-    return falls if factor == "falls" else _SPOKEN.get(str(factor), str(factor))
+def _beside_usual(band: Mapping[str, Part], times: float) -> str:
+    """Return how wide a band is beside the usual one, and why; ``times``: as wide as that."""
+    said, log = f". It is {times:.2f} times as wide as usual", np.log(times)
+    away = {
+        name: np.log(one["value"] / one["usual"]) * np.sign(log)
+        for name, one in band.items()
+        if one["value"] > 0 and one["usual"] > 0
+    }
+    large = [name for name in away if away[name] > 0.1 * abs(log)]
+    if abs(log) <= _LARGE or not large:
+        return said
+    falls = f"{'more' if times > 1 else 'fewer'} falls than usual"
+    most = sorted(large, key=lambda name: -away[name])[:2]
+    return f"{said}, most by {' and '.join(_spoken(band[name], falls) for name in most)}"
 
 
-def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Iterator[str]:
+def _spoken(part: Part, falls: str = "") -> str:
+    """Return the name of a factor or a term in a sentence; ``falls``: that of these."""
+    name: str = part["factor"]
+    if part.get("effect"):
+        return f"the calendar's effect of {part['effect']}"
+    return falls if name == "falls" else _SPOKEN.get(name, name)
+
+
+def _idle(part: Part) -> bool:
+    """Return whether a part is a factor of 1, or a term of 0: now, usually and then."""
+    nothing, then = float(part["of"] == BAND), part.get("then", np.nan)
+    now = part["value"] == part["usual"] == nothing and part["factor"] != TOTAL
+    return now and (np.isnan(then) or then == nothing)
+
+
+def _table(rows: Sequence[Part], title: str, since: str) -> Iterator[str]:
     """Yield the lines of a table of factors or terms, the total last."""
-    band, then = rows["of"].iloc[0] == BAND, "then" in rows
-    rows = pd.concat([rows[rows["factor"] != TOTAL], rows[rows["factor"] == TOTAL]])
+    band, then, relative = (rows[0]["of"] == BAND, "then" in rows[0], rows[0]["relative"])
     last = f" {'since ' + since:>18}{'share' if band else '':>8}" if then else ""
     yield f"{title:<24}{'now':>12}{'usual':>12}{'now/usual':>11}{'percentile':>12}{last}".rstrip()
-    for one in rows.to_dict("records"):
+    for one in sorted(rows, key=lambda one: one["factor"] == TOTAL):
         value, usual = one["value"], one["usual"]
         scale, unit = (100, " %") if relative and (one["factor"] == TOTAL or not band) else (1, "")
         cells = [_number(scale * number, unit) for number in (value, usual)]
@@ -268,13 +305,13 @@ def _table(rows: pd.DataFrame, title: str, since: str, *, relative: bool) -> Ite
         yield line.rstrip()
 
 
-def _meanings(rows: pd.DataFrame) -> Iterator[str]:
+def _meanings(shown: Iterable[str]) -> Iterator[str]:
     """Yield a line on each word of the tables of one series."""
-    yield "usual: the median over every fourth row of a year; each is its own and need not multiply"
+    yield "usual: the median over every fourth row of a year; usual factors need not multiply"
+    yield "percentile: the share of these rows with a smaller value, in percent"
     yield "a usual move: the median size of moves from row to row, two thirds of their deviation"
     yield "share: of the change of the band, where it is 2 % or more"
-    shown = [name for name in dict.fromkeys(rows["factor"]) if name in _MEANINGS]
-    yield from (f"{name}: {_MEANINGS[name]}" for name in shown)
+    yield from (f"{name}: {_MEANINGS[name]}" for name in dict.fromkeys(shown) if name in _MEANINGS)
 
 
 def _number(value: float, unit: str = "", digits: int = 4) -> str:

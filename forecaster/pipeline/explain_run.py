@@ -85,9 +85,7 @@ def explain(
     panel = panel if at is None else _known(panel, at)
     given = panel.ids if unique_id is None else unique_id
     ids = [given] if isinstance(given, str) else [*given]
-    for name in ids:
-        if name not in panel.ids:
-            raise wrong_argument("unique_id", name, f"series of the panel, such as {panel.ids[0]}")
+    panel.positions_of(ids, "unique_id")
     times = panel.times[panel.mask.any(0)]
     if since is None:
         since = times[-2] if len(times) > 1 else None
@@ -213,6 +211,7 @@ def _joined(parts: Sequence[Explanation]) -> Explanation:
         moves={name: move for part in parts for name, move in part.moves.items()},
         seen={name: said for part in parts for name, said in part.seen.items()},
         beside=pd.concat(beside, ignore_index=True) if beside else None,
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
 
 

@@ -92,11 +92,12 @@ def test_it_is_said_and_applied_on_request_also_to_what_arrives_later(mornings):
     done = mornings.ingest(whole[whole["date"] <= DAYS[-1]])
     assert done.exit_code == 0 and f"T3: before {DAY}: its open was 0.2" in done.stderr
     listed = mornings("adjust")
-    assert f"T3: rows before {DAY} times 0.25: " in listed.stdout
+    said = f"T3: rows before {DAY} times 0.25, volumes divided by it"
+    assert f"{said}: " in listed.stdout
     assert "as in a split 4 for 1" in listed.stdout
     raw = closes(mornings)
     done = mornings("adjust", "t3")
-    assert done.exit_code == 0 and f"T3: rows before {DAY} times 0.25" in done.stdout
+    assert done.exit_code == 0 and done.stdout == f"{said}\n"
     made, before = closes(mornings), raw["date"] < DAY if "date" in raw else raw["ds"] < DAY
     np.testing.assert_allclose(made["close"][before], raw["close"][before] / 4)
     np.testing.assert_allclose(made["volume"][before], raw["volume"][before] * 4)
@@ -161,7 +162,8 @@ def test_a_factor_of_ones_own_is_applied_where_prices_moved_by_it(mornings):
     assert done.exit_code == 2 and "T3: prices did not move by about 0.58" in done.stderr
     pd.testing.assert_frame_equal(closes(mornings), raw)
     done = mornings(*own, DAY, "--no-volume")
-    assert done.exit_code == 0 and f"T3: rows before {DAY} times 0.58" in done.stdout
+    said = f"T3: rows before {DAY} times 0.58, volumes as they are"
+    assert done.exit_code == 0 and said in done.stdout
     made, before = closes(mornings), raw["date"] < DAY if "date" in raw else raw["ds"] < DAY
     np.testing.assert_allclose(made["close"][before], raw["close"][before] * 0.58)
     np.testing.assert_allclose(made["volume"], raw["volume"])

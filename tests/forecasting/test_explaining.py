@@ -144,6 +144,16 @@ def test_a_median_in_units_is_compared_with_the_earlier_one_of_the_same_day():
 
 
 @pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
+def test_the_weights_that_are_shown_add_up_to_all(known):
+    """Also those of components that expect nothing, as some of counts do."""
+    made = fc.explain(*known)
+    for name in made.ids:
+        shown = made.text(name).partition("\ncomponent ")[2].partition("\n\n")[0].splitlines()
+        weights = [float(line[36:-1]) for line in shown[1:] if line.endswith(" %")]
+        assert not shown or sum(weights) == pytest.approx(100, abs=len(weights) / 2)
+
+
+@pytest.mark.filterwarnings("ignore::forecaster.errors.ForecasterWarning")
 def test_a_past_date_is_explained_as_it_was_known(prices):
     """Whatever came later changes no bit of it."""
     model, panel = prices
@@ -230,6 +240,9 @@ def test_a_term_that_is_unusual_is_named_though_it_did_not_change():
     frame.loc[frame["factor"] == "calendar", "effect"] = "25 December"
     said = Explanation(frame, since="1997-12-23").sentence("NN5")
     assert "with -20 through the calendar's effect of 25 December (usually +0.5)" in said
+    frame["change"] = frame["change"].mask(frame["factor"].isin(["calendar", "total"]), -20)
+    moved = Explanation(frame, since="1997-12-23").sentence("NN5")
+    assert ", -20 through the calendar's effect of 25 December" in moved
     usual = frame.assign(usual=frame["value"])
     assert "usually" not in Explanation(usual, since="1997-12-23").sentence("NN5")
 

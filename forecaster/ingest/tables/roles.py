@@ -246,7 +246,7 @@ def options_that_name(table: pd.DataFrame, names: Mapping[str, str], columns: Co
     words = [old for old in words if old not in hours]
     known, times = [of[role] for role in ("unique_id",) if role in of], [of.get("ds", "")]
     if "ds" in of and (clock or table.duplicated([*known, *times, *words]).any()):
-        times += hours[:1]  # rows are told apart by hours in another column
+        times += hours[:1]  # another column holds the hour
     numbers = [old for old in kinds if kinds[old] == "numbers" and old not in times]
     if "ds" not in of or not (has_target or numbers):
         return []

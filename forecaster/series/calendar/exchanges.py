@@ -128,6 +128,13 @@ def regular_sessions(start: Date, end: Date) -> pd.DatetimeIndex:
 @functools.lru_cache(maxsize=64)
 def regular_holidays(first: int, last: int) -> pd.DatetimeIndex:
     """Return New York's holidays on weekdays of some years, by the exchange's rules."""
+    # The rules take as long for a year as for a century.
+    days = _weekday_holidays(min(first, 1960), max(last, 2060))
+    return days[(days.year >= first) & (days.year <= last)]
+
+
+@functools.cache
+def _weekday_holidays(first: int, last: int) -> pd.DatetimeIndex:
     holidays = _rules(NEW_YORK).regular_holidays.holidays(f"{first}-01-01", f"{last}-12-31")
     days = pd.DatetimeIndex(holidays).as_unit("ns")
     return days[days.day_of_week < 5]
