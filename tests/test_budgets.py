@@ -64,7 +64,7 @@ def test_what_is_free_is_that_of_the_container(tmp_path, monkeypatch):
 def test_a_budget_decides_how_many_are_trained_at_a_time(store, monkeypatch):
     monkeypatch.setattr(memory, "MOST_PER_SHARD", 2_000)
     monkeypatch.setattr(memory, "_FEWEST", 1)
-    each = bytes_of_series(Config(), 300, store.channels("S0"))
+    each = bytes_of_series(Config(), 300, len(store.channels("S0")))
     room = memory._PROGRAM + 3 * each
     assert memory.portions(store, store.ids, Config(), room)[0] == 3
     assert memory.portions(store, store.ids, Config(), room + 4 * each)[0] is None
@@ -95,7 +95,7 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
 
 def long_store(rows: int) -> Any:
     index = SimpleNamespace(series={"minutes": SimpleNamespace(rows=rows)})
-    return SimpleNamespace(index=index, ids=["minutes"], channels=lambda name: 1)
+    return SimpleNamespace(index=index, ids=["minutes"], channels=lambda name: ("y",))
 
 
 @pytest.mark.parametrize(

@@ -186,11 +186,6 @@ def _write_csv(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
             write_csv(frame, file, header=number == 0)
 
 
-def _write_json(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(as_json(_joined(parts)))
-
-
 def as_json(table: "pd.DataFrame") -> str:
     """Return a table as JSON: a list with an object for each row, dates in ISO 8601."""
     return table.to_json(orient="records", date_format="iso", indent=1) + "\n"
@@ -315,7 +310,9 @@ def _cell(value: Any, *, dates: bool) -> object:
     return value if held else printable(value)[:_MOST_TEXT]
 
 
-_WRITERS: Mapping[str, Callable[[Path, "Iterable[pd.DataFrame]"], None]] = {
-    "csv": _write_csv, "json": _write_json, "parquet": _write_parquet,
+_WRITERS: Mapping[str, Callable[[Path, "Iterable[pd.DataFrame]"], object]] = {
+    "csv": _write_csv,
+    "json": lambda path, parts: path.write_text(as_json(_joined(parts)), encoding="utf-8"),
+    "parquet": _write_parquet,
     "excel": lambda path, parts: write_excel(_joined(parts), path),
 }  # fmt: skip

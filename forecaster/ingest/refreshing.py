@@ -34,7 +34,7 @@ from forecaster.ingest.sources.source import (
     Whole,
     is_of_future,
 )
-from forecaster.ingest.store.corrections import Time, told
+from forecaster.ingest.store.corrections import NONE, Time, told
 from forecaster.ingest.store.index import Index, Origin
 from forecaster.ingest.store.series_file import Encoded, encode
 from forecaster.ingest.store.store import Store
@@ -151,8 +151,8 @@ class _Update:
             held = [name for name in dict.fromkeys(held) if name in active]
             vanished = [name for name in held if spelled(known, name) is None]
             wanted += vanished
-        quarantined = store.damages([name for name in wanted if name in store])
-        store.quarantine(quarantined)
+        if quarantined := store.damages([name for name in wanted if name in store]):
+            store.quarantine(quarantined)
         store.sweep()
         failed = self._bring_up_to_date(wanted, vanished, origin)
         _review_if_changed(store)
@@ -293,7 +293,7 @@ class _Update:
             asked = str(nearest_time(self.start).date())
             if known is not None:  # an update keeps the earlier start
                 asked = None if known.asked_from is None else min(asked, known.asked_from)
-        its, how = store.corrections_of(name), ""
+        its, how = NONE if known is None else known.corrections, ""
         if its.adjustments:
             stored = None
             with contextlib.suppress(StoreError, KeyError):  # nothing to compare with

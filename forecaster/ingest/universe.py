@@ -173,15 +173,11 @@ def find_universe(path: str | Path) -> Path:
     path = Path(path)
     if path.exists() or len(path.parts) != 1:
         return path
-    for folder in _bundled_folders():
+    package = Path(str(importlib.resources.files("forecaster")))
+    for folder in (package / "universes", package.parent / "data"):  # installed; in a checkout
         if (folder / path.name).is_file():
             return folder / path.name
     return path
-
-
-def _bundled_folders() -> list[Path]:
-    package = Path(str(importlib.resources.files("forecaster")))
-    return [package / "universes", package.parent / "data"]  # when installed; in a checkout
 
 
 def _words(row: Row) -> Iterator[str]:

@@ -294,8 +294,7 @@ class Store:
                 record._replace(asked_from=entry.asked_from, corrections=entry.corrections)
             )
             del self.index.series[name]
-        if damaged:
-            self.commit(origin=None)
+        self.commit(origin=None)
 
     def _move_aside(self, name: str, file: str, why: str) -> Quarantined:
         """Move a file of a series to the quarantine; return its record."""
