@@ -1,6 +1,7 @@
 """The command ``evaluate``: interrupted and resumed, beyond the memory, and beyond float32."""
 
 import json
+import sys
 from typing import Any
 from unittest.mock import Mock
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import forecaster as fc
 from forecaster.evaluation import backtest
 from forecaster.files import Home
 from forecaster.swarm.execution.schedule import Schedule
@@ -78,6 +80,22 @@ def test_series_that_do_not_fit_into_memory_together_are_refused(data, tmp_path,
     message = error(*evaluating(data), "--home", tmp_path, code=2)
     assert "7 series, the longest of 320 rows, take up to" in message and "--tickers" in message
     assert "--memory is gone; all series" in error("evaluate", "--memory", "2GB", code=2)
+
+
+def test_prices_are_compared_with_a_garch_or_the_first_line_says_how(data, tmp_path, monkeypatch):
+    source, usual = f"files:{data / 'p.csv'}", backtest.BacktestOptions(baselines=None)
+    monkeypatch.setattr(backtest, "has", lambda library: library == "arch")
+    settled = usual.settled(fc.load_panel(source))
+    assert settled.runner_names == ["naive", "drift", "ewma", "garch"]
+    sold = fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": range(9), "y": range(9)}))
+    assert usual.settled(sold).runner_names == ["naive", "drift", "ewma"]
+    for module in ("evaluation.backtest", "cli.evaluate"):
+        monkeypatch.setattr(sys.modules[f"forecaster.{module}"], "has", lambda library: False)
+    given = ("--source", source, "--config", data / "c.toml")
+    done = run("evaluate", *given, "--windows", 3, "--home", tmp_path)
+    assert done.exit_code == 3, done.output
+    assert done.stdout.startswith("Not compared with GARCH, the usual rival: `pip install ")
+    assert "EWMA" in done.stdout and "GARCH" not in done.stdout.split("\n", 1)[1]
 
 
 @pytest.mark.slow

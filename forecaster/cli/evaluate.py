@@ -27,7 +27,7 @@ from forecaster.cli.options import (
 )
 from forecaster.cli.output import name_stale, say, say_reasons, show
 from forecaster.cli.risk import print_backtests
-from forecaster.errors import listed
+from forecaster.errors import has, listed, pip_command
 from forecaster.files import PAGES, Home, Output, check_output, check_parent
 
 
@@ -40,10 +40,11 @@ from forecaster.files import PAGES, Home, Output, check_output, check_parent
               "are short]")  # fmt: skip
 @click.option("--step", "step_size", type=click.IntRange(1), default=1, show_default=True,
               help="Steps from one cutoff to the next.")  # fmt: skip
-@click.option("--baselines", default="naive,drift,ewma", show_default=True, metavar="NAMES",
+@click.option("--baselines", metavar="NAMES",
               help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, har, "
               "log_har, garch, gjr, range_garch, ets, theta, ces, croston, sba, tsb, adida, "
-              "torch.")  # fmt: skip
+              "torch.  [default: naive,drift,ewma; for prices also garch, where `arch` is "
+              "installed]")  # fmt: skip
 @click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
               help="Number of series that PyTorch trains.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,
@@ -69,7 +70,7 @@ def evaluate(
     ctx: click.Context,
     *,
     home: Home,
-    baselines: str,
+    baselines: str | None,
     book: Path | None,
     output: Path | None,
     overwrite: bool,
@@ -105,8 +106,9 @@ def evaluate(
     request, membership = open_data(given)
     pages.check_uplot()
     names = ("n_windows", "step_size", "torch_sample", "refit", "ends", "groups", "seed")
+    said = None if baselines is None else [name.strip() for name in baselines.split(",")]
     backtest = room.BacktestOptions(
-        baselines=tuple(name.strip() for name in baselines.split(",") if name.strip()),
+        baselines=None if said is None else tuple(filter(None, said)),
         membership=membership, **{name: given[name] for name in names},
     )  # fmt: skip
     with working("evaluate", ray) as work:
@@ -188,6 +190,9 @@ def report(
 def _print_verdict(evaluation: "room.Evaluation") -> None:
     if evaluation.summary.simulated:
         say("These prices are simulated, not real.")
+    garch = "GARCH" in evaluation.summary.models or has("arch")
+    if evaluation.summary.of_prices and not garch:
+        show(f"Not compared with GARCH, the usual rival: {pip_command('garch')}")
     for line in (*room.verdict(evaluation), *room.caveats(evaluation)):
         show(line)
     if (table := evaluation.folder / pipeline.RISK).exists():

@@ -22,8 +22,15 @@ from forecaster.errors import (
     check_seed,
     check_type,
     check_whole,
+    has,
 )
-from forecaster.evaluation.baselines import Runner, check_available, check_columns, check_torch
+from forecaster.evaluation.baselines import (
+    BASELINES,
+    Runner,
+    check_available,
+    check_columns,
+    check_torch,
+)
 from forecaster.evaluation.cutoffs import cutoffs_in, usual_windows
 from forecaster.evaluation.evaluation import (
     FORECASTS,
@@ -50,6 +57,8 @@ from forecaster.series import (
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 """The bands of an evaluation, in percent: their bounds and the median are the quantiles 5 %, 10 %,
 ..., 95 %; one band more is wider."""
+USUAL = ("naive", "drift", "ewma")
+"""The usual baselines, which need no library."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +68,8 @@ class BacktestOptions:
     - ``n_windows``: number of cutoffs, the latest ones; None: 250, or fewer for short series
     - ``step_size``: times between two cutoffs
     - ``baselines``: names of :data:`forecaster.evaluation.baselines.BASELINES`, and ``torch``, the
-      same networks trained by PyTorch; ``naive`` is always among them
+      same networks trained by PyTorch; ``naive`` is always among them. None: those of
+      :data:`USUAL`, and ``garch`` for prices where its library is installed
     - ``refit``: train at the first cutoff only (False), at each (True), or after this many cutoffs
     - ``seed``: the seed of our networks and of PyTorch's
     - ``torch_sample``: number of series that PyTorch trains, evenly spaced among all
@@ -73,7 +83,7 @@ class BacktestOptions:
 
     n_windows: int | None = None
     step_size: int = 1
-    baselines: tuple[str, ...] = ("naive", "ewma")
+    baselines: tuple[str, ...] | None = ("naive", "ewma")
     refit: bool | int = False
     seed: int = 0
     torch_sample: int = 50
@@ -85,7 +95,8 @@ class BacktestOptions:
         if self.n_windows is not None:
             check_whole("n_windows", self.n_windows, 1)
         check_whole("step_size", self.step_size, 1)
-        check_names("baselines", self.baselines)
+        if self.baselines is not None:
+            check_names("baselines", self.baselines)
         check_seed(self.seed)
         check_whole("torch_sample", self.torch_sample, 1)
         expected = "a forecaster.ingest.Membership or None"
@@ -100,15 +111,23 @@ class BacktestOptions:
         if self.with_torch:
             check_torch(config, refit=self.refit)
 
+    def settled(self, panel: Panel) -> "BacktestOptions":
+        """Return the options with the usual baselines of a panel where none are named."""
+        if self.baselines is not None:
+            return self
+        garch = ("garch",) if panel.target != "y" and has(BASELINES["garch"].library) else ()
+        return dataclasses.replace(self, baselines=(*USUAL, *garch))
+
     @property
     def with_torch(self) -> bool:
         """Whether PyTorch trains networks too."""
-        return "torch" in self.baselines
+        return "torch" in (self.baselines or ())
 
     @property
     def runner_names(self) -> list[str]:
         """The baselines other than PyTorch, each once, naive first."""
-        return list(dict.fromkeys(["naive", *(n for n in self.baselines if n != "torch")]))
+        named = USUAL if self.baselines is None else self.baselines
+        return list(dict.fromkeys(["naive", *(name for name in named if name != "torch")]))
 
 
 def evaluate_to_folder(
@@ -151,6 +170,7 @@ def evaluate_to_folder(
     check_flag("overwrite", overwrite)
     config, folder = checked_config(config), as_folder(folder).resolve()
     check_folder(folder, overwrite=overwrite)
+    options = options.settled(panel)
     options.check(config)
     atomic.make_folder(folder.parent)
     check_columns(options.runner_names, panel.channels)
@@ -351,13 +371,20 @@ def _summarise(
         membership=options.membership is not None,
         own_ends=True if networks.ends else None,
         torch_series=len(torch.panel.ids) if torch is not None else None,
-        seconds=Seconds(
-            training=sum(model.provenance["training_seconds"] for model, _ in networks.parts),
-            fitting=round(fitting, 2),
-            all=round(time.perf_counter() - began, 2),
-            torch=round(torch.parts[0][0].provenance["training_seconds"], 2) if torch else None,
-            baselines={name: round(s, 2) for name, s in runner.seconds.items()},
-        ),
+        seconds=_seconds(networks, runner, fitting, began),
         provenance=Provenance(),
         forecast_by={method: methods[method] for method in Method if methods[method]},
+    )
+
+
+def _seconds(networks: RollingOrigin, runner: Runner, fitting: float, began: float) -> Seconds:
+    """Return how long the steps took; arguments as of :func:`_summarise`."""
+    trained = [model.provenance["training_seconds"] for model, _ in networks.parts]
+    torch = runner.torch and runner.torch.parts[0][0].provenance["training_seconds"]
+    return Seconds(
+        training=sum(trained),
+        fitting=round(fitting, 2),
+        all=round(time.perf_counter() - began, 2),
+        torch=None if torch is None else round(torch, 2),
+        baselines={name: round(seconds, 2) for name, seconds in runner.seconds.items()},
     )
