@@ -1,4 +1,8 @@
-"""Run a job by several methods in turn, and compare their times."""
+"""Run a job by several methods in turn, and compare their times.
+
+Those in JAX are here: the swarm, and the plain ``vmap`` that published work uses. PyTorch's are in
+:mod:`forecaster.benchmark.with_torch`, which a process without JAX can load.
+"""
 
 import contextlib
 import dataclasses
@@ -24,6 +28,9 @@ METHODS = ("ours", "ours-float32", "ours-no-kernel", "torch-pool", "torch", "vma
 whatever the job's precision; the swarm without the kernel; PyTorch with a process per core; PyTorch
 on one thread; a plain ``vmap``, in float32."""
 _ALWAYS_FLOAT32 = ("ours-float32", "vmap")
+
+_Weights: TypeAlias = dict[str, Any]  # arrays by name
+_Recurrence: TypeAlias = Callable[..., jax.Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,10 +161,6 @@ def _difference(ours: np.ndarray, other: np.ndarray) -> float:
     return float(np.max(np.abs(other[:both] / ours[:both] - 1)))
 
 
-_Weights: TypeAlias = dict[str, Any]  # arrays by name
-_Recurrence: TypeAlias = Callable[..., jax.Array]
-
-
 class Examples(NamedTuple):
     """One member's data."""
 
@@ -166,11 +169,8 @@ class Examples(NamedTuple):
     order: Any  # (step, batch)
 
 
-def by_swarm(job: Job, *, kernel: bool = True) -> Callable[[], tuple[float, np.ndarray]]:
-    """Return a function that trains by the swarm, with the compiled kernel (if any) or without.
-
-    It returns seconds per member and epoch, and each member's loss in the last epoch.
-    """
+def by_swarm(job: Job, *, kernel: bool = True) -> Run:
+    """Return a function that trains by the swarm, with the compiled kernel (if any) or without."""
     task, (x, y), members = _task(job, kernel=kernel), _all_examples(job), job.members
     data = Examples(x, y, swarm.Shared(job.order()))
     ids = tuple(f"m{member}" for member in range(members))
@@ -193,7 +193,7 @@ def by_swarm(job: Job, *, kernel: bool = True) -> Callable[[], tuple[float, np.n
     return run
 
 
-def by_vmap(job: Job) -> Callable[[], tuple[float, np.ndarray]]:
+def by_vmap(job: Job) -> Run:
     """Return such a function for one ``vmap`` over all members in one ``jit``."""
     (x, y), order = map(jnp.asarray, _all_examples(job)), job.order()
     weights = jax.tree.map(jnp.asarray, _all_weights(job))

@@ -60,18 +60,10 @@ class Reader:
         reader = cls(store, request, rows, Layout("M" if 2 * whole <= len(firsts) else "i"))
         if request.series_per_shard is not None:
             return reader
-        panel = request.covariates.added_to(reader.read(request.ids))
+        panel = request.covariates.added_to(reader.panel(request.ids))
         return dataclasses.replace(reader, held=panel)
 
     def panel(self, ids: Sequence[str]) -> Panel:
-        """Read some series to learn from them.
-
-        Raises NoSeries or StoreError if none of them can be read.
-        """
-        panel = self.read(ids)
-        return dataclasses.replace(panel, frequency=self.frequency or panel.frequency)
-
-    def read(self, ids: Sequence[str]) -> Panel:
         """Read all rows of some series. Raises NoSeries or StoreError if none can be read."""
         if self.held is not None:
             held = self.held.with_peers(self.peers) if self.peers else self.held
@@ -84,7 +76,8 @@ class Reader:
             with contextlib.suppress(NoSeries, StoreError):  # none of the peers can be read
                 peers = panel_from_store(self.store, self.peers, layout=self.layout, **self.rows)
                 panel = dataclasses.replace(panel, peers=peers)
-        return panel.with_indices(market, forecast=ids) if market else panel
+        panel = panel.with_indices(market, forecast=ids) if market else panel
+        return dataclasses.replace(panel, frequency=self.frequency or panel.frequency)
 
     def with_config(self, config: Config) -> Self:
         """Return a reader for other settings, which may declare no market."""

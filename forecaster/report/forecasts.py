@@ -359,34 +359,19 @@ def _reading(made: Forecasts) -> str:
 
 def _data(made: Forecasts) -> Json:
     """Return the data that ``forecasts.js`` draws."""
-    latest, known = made.latest, made.known
     levels = sorted(made.levels, reverse=True)
     names = [made.model, *(name for level in levels for name in bounds_of(made.model, level))]
     shown = np.stack([made.column(name) for name in names], axis=1)  # (series, column, horizon)
-    median = made.at_steps(made.model)
-    if made.of_prices:
-        median = median / latest[["base"]].to_numpy() - 1
+    known = made.known
     times = pd.Index(np.unique(np.concatenate([part.index.to_numpy() for part in known.values()])))
     ahead = made.frame["ds"].to_numpy().reshape(len(made.ids), -1)
-    said: dict[str, list[str]] = {name: [] for name in made.ids}
-    for one in made.findings:
-        said.get(one.name, []).append(f"{one.kind} ({one.said})" if one.said else one.kind)
     return {
         "prices": made.of_prices,
-        "ids": made.ids,
-        "groups": [made.groups.get(name, UNGROUPED) for name in made.ids] if made.groups else None,
-        "ungrouped": UNGROUPED,
-        "rungs": made.rungs,
         "dated": pd.api.types.is_datetime64_any_dtype(times),
         "levels": [f"{level:g}" for level in levels],
         "level": f"{made.level:g}",
         "steps": made.steps,
-        "value": rounded(latest["value"].to_numpy()),
-        "origin": as_numbers(pd.Index(latest["origin"])),
-        "said": ["; ".join(said[name]) for name in made.ids],
-        "width": rounded(made.width.T),
-        "median": rounded(median.T),
-        "rise": rounded(made.at_steps(RISE).T, 4) if made.of_prices else None,
+        **_columns(made),
         "compared": {
             name: {
                 "when": then.when,
@@ -403,6 +388,28 @@ def _data(made: Forecasts) -> Json:
             name: _series(shown[row], known[name], times, ahead[row])
             for row, name in enumerate(made.ids)
         },
+    }
+
+
+def _columns(made: Forecasts) -> dict[str, Json]:
+    """Return what the table shows of each series, of some columns by step."""
+    latest, median = made.latest, made.at_steps(made.model)
+    if made.of_prices:
+        median = median / latest[["base"]].to_numpy() - 1
+    said: dict[str, list[str]] = {name: [] for name in made.ids}
+    for one in made.findings:
+        said.get(one.name, []).append(f"{one.kind} ({one.said})" if one.said else one.kind)
+    return {
+        "ids": made.ids,
+        "groups": [made.groups.get(name, UNGROUPED) for name in made.ids] if made.groups else None,
+        "ungrouped": UNGROUPED,
+        "rungs": made.rungs,
+        "value": rounded(latest["value"].to_numpy()),
+        "origin": as_numbers(pd.Index(latest["origin"])),
+        "said": ["; ".join(said[name]) for name in made.ids],
+        "width": rounded(made.width.T),
+        "median": rounded(median.T),
+        "rise": rounded(made.at_steps(RISE).T, 4) if made.of_prices else None,
     }
 
 

@@ -35,7 +35,7 @@ def test_forecasts_say_what_they_rest_on(tmp_path):
     assert "bands have hardly any width: still\n" in drawn.stderr
     page = tmp_path / "f.html"
     assert desk("predict", "--all", "--report", page).exit_code == 0
-    assert "5 series by LSTM (3 by combination, 2 by last value)" in page.read_text("utf-8")
+    assert "5 series (3 by combination, 2 by last value)" in page.read_text("utf-8")
     table = desk.forecasts("--all").groupby("unique_id")["forecast_by"].first()
     assert table["new"] == table["still"] == "last value" and table["years"] == "combination"
 
