@@ -141,8 +141,8 @@ def scorecard(
         say(f"Wrote {page.path}")
     for line in [*card.lines(), *card.recent_lines(), *room.alarm_lines(alarms)]:
         show(line)
-    for its in record.frames:
-        print_backtests(pipeline.backtests(pipeline.recorded_risk(home, its)))
+    for kind in record.frames:
+        print_backtests(pipeline.backtests(pipeline.recorded_risk(home, kind)))
 
 
 def _print(card: "room.Scorecard", marked: Container[str]) -> None:
