@@ -106,6 +106,7 @@ PARTS = (
     Part("goldens.py", 1, ("python", "scripts/goldens.py", "short")),
     script(1, "accuracy/accuracy.py", "stocks", "baskets", "m4", needs=("data", "arch")),
     script(1, "accuracy/ablations.py", "--only", "season before", needs=("data",)),
+    script(1, "accuracy/books.py", needs=("data",)),
     script(1, "accuracy/panels.py"),
     script(1, "accuracy/refits.py", needs=("data",)),
     script(1, "accuracy/scoreboard.py", "--only", "level shift", "--output", "{folder}/s.csv"),

@@ -1,6 +1,6 @@
 from .day import run_day as run_day
 from .day_summary import Summary as Summary
-from .kept import last_days as last_days
+from .day_summary import last_days as last_days
 from .watch import EXAMPLE as EXAMPLE
 from .watch import Limits as Limits
 from .watch import Watch as Watch

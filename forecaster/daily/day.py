@@ -22,8 +22,7 @@ from forecaster.daily.alarms import (
     alarms_of_risk,
     alarms_of_rows,
 )
-from forecaster.daily.day_summary import Summary
-from forecaster.daily.kept import Kept, only_one
+from forecaster.daily.day_summary import Kept, Summary, only_one
 from forecaster.daily.watch import Watch
 from forecaster.errors import ForecasterError, ForecasterWarning, WriteError
 from forecaster.files import Home, Output, make_folder, run_name

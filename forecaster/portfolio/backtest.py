@@ -71,4 +71,5 @@ def _ratio(breach: np.ndarray, share: float) -> float:
         return 0.0
     own = hits / count
     each = xlogy(hits, own) + xlogy(count - hits, 1 - own)
-    return float(2 * (each - xlogy(hits, share) - xlogy(count - hits, 1 - share)))
+    ratio = 2 * (each - xlogy(hits, share) - xlogy(count - hits, 1 - share))
+    return max(0.0, float(ratio))  # rounding may leave less

@@ -1,10 +1,10 @@
 from .alarm import Alarm as Alarm
 from .books import keep_books as keep_books
 from .books import recorded_books as recorded_books
-from .folder import rename_in_record as rename_in_record
 from .keeping import COLUMN as COLUMN
 from .keeping import Made as Made
 from .keeping import keep as keep
+from .keeping import rename_in_record as rename_in_record
 from .monitoring import ERRORS_RATE as ERRORS_RATE
 from .monitoring import RATE as RATE
 from .monitoring import alarm_lines as alarm_lines

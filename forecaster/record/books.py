@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from forecaster.errors import DataError
 from forecaster.files import Home, atomic, file_name, make_folder, read_parquet_file
-from forecaster.record.folder import write_table
+from forecaster.record.keeping import write_table
 
 _NUMBERS = ("value", "horizon", "level", "var", "es")
 _COLUMNS = ("run", "book", "origin", "unique_id", *_NUMBERS)

@@ -12,8 +12,7 @@ from forecaster.errors import UsageError, check_names, check_type, listed, spell
 from forecaster.files import Home, as_home, run_name
 from forecaster.forecasting import bounds_of
 from forecaster.ingest import known_source
-from forecaster.record.folder import joined, kind_of, read_table
-from forecaster.record.keeping import COLUMN, STAMP
+from forecaster.record.keeping import COLUMN, STAMP, joined, kind_of, read_table
 from forecaster.record.timing import AFTER, made_after
 
 _RUN, _AT = "run_as_saved", "at"  # columns that are taken away again

@@ -38,6 +38,12 @@ def test_likelihood_ratios_by_hand():
     assert made.shortfall == pytest.approx(1 - 3 / 2)
 
 
+@pytest.mark.parametrize("level", [90, 95, 97.5, 99])
+def test_exactly_as_many_as_expected_has_the_p_value_one(level):
+    made = of_breaches([*range(0, 400, round(100 / (100 - level)))], 400, level)
+    assert made.breaches == round(made.expected) and made.kupiec == pytest.approx(1.0)
+
+
 def test_right_risk_passes_and_too_small_risk_does_not():
     losses = np.random.default_rng(0).standard_normal(2500)
     var, es = norm.ppf(0.975), norm.pdf(norm.ppf(0.975)) / 0.025

@@ -8,14 +8,13 @@ import pandas as pd
 import pytest
 
 from forecaster.files import Home
-from forecaster.record import folder as files
 from forecaster.record import keeping, read_record
 from tests.record.made import forecast, store, table
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_MANY", 4)
+    monkeypatch.setattr(keeping, "_MANY", 4)
     return Home(tmp_path / "home")
 
 
@@ -95,12 +94,12 @@ def test_a_file_that_is_joined_while_it_is_read_is_not_lost(home, monkeypatch):
     source = store(home, table())
     for until in (60, 61, 62):
         forecast(home, source, until)
-    whole, read = rows(home, source), files.read_table
+    whole, read = rows(home, source), keeping.read_table
 
     def late(path):  # before the first is read, another process joins them
         monkeypatch.setattr("forecaster.record.reading.read_table", read)
-        monkeypatch.setattr(files, "_MANY", 2)
-        files.join_small(home)
+        monkeypatch.setattr(keeping, "_MANY", 2)
+        keeping.join_small(home)
         return read(path)
 
     monkeypatch.setattr("forecaster.record.reading.read_table", late)

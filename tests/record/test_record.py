@@ -14,7 +14,6 @@ from forecaster.evaluation.scores.metrics import crps
 from forecaster.files import Home, run_name
 from forecaster.ingest import Store, panel_from_store
 from forecaster.record import Made, earlier, keep, keeping, read_record, score_record
-from forecaster.record import folder as files
 from forecaster.record.timing import AFTER, made_after
 from forecaster.series.calendar.exchanges import regular_sessions
 from tests.conftest import run
@@ -86,7 +85,7 @@ def test_of_right_wrong_and_right_again_the_last_made_counts(home):
     assert made(wrong, "20240102-000000-000-lstm") == 5
     assert made(right, "20240101-000000-000.renamed") == 6
     assert made(right, "20240101-000000-000.renamed") == 6  # another run does not count
-    files.compact(home, home.recorded())
+    keeping.compact(home, home.recorded())
     assert [made(frame) for frame in (wrong, right, right)] == [2, 3, 3]
 
 
