@@ -22,7 +22,7 @@ from forecaster.storage import (
     versions,
 )
 from forecaster.storage.unfinished import read_request, write_request
-from forecaster.swarm.checkpoints import checkpoint
+from forecaster.swarm import checkpoints
 from tests.messages import refuses
 
 
@@ -125,7 +125,7 @@ def test_what_has_changed_is_named(home, store, request_, tmp_path, monkeypatch)
         "covariates_sha256": files.sha256(),
     }
     begin(home, dataclasses.replace(request_, **changed))
-    monkeypatch.setattr(checkpoint, "kernel_status", lambda: ("sse9", ""))
+    monkeypatch.setattr(checkpoints, "kernel_status", lambda: ("sse9", ""))
     file.write_text("unique_id,size\nAAPL,2\n")
     said = refused(home, store)
     assert said.startswith("the files of covariates, jax 0.1 (now "), said

@@ -12,7 +12,7 @@ from flax import nnx
 
 from forecaster import swarm
 from forecaster.swarm import GRU, LSTM, Shared, Swarm
-from forecaster.swarm.devices import mapped
+from forecaster.swarm.devices import programs
 from tests.swarm.processes import run_python
 
 RTOL, ATOL = 1e-4, 1e-5
@@ -81,15 +81,15 @@ def assert_alike(one, other):
 
 def what_is_sent(fit):
     """Return the collective operations in the programs that a function compiles."""
-    texts, first_call = [], mapped.first_call
+    texts, first_call = [], programs.first_call
 
     def seen(jitted, *args):
         texts.append(jitted.lower(*args).compile().as_text())
         return first_call(jitted, *args)
 
-    mapped.first_call = seen
+    programs.first_call = seen
     fitted = fit()
-    mapped.first_call = first_call
+    programs.first_call = first_call
     kinds = "all-reduce", "all-gather", "all-to-all", "collective-permute"
     return fitted, {kind for kind in kinds for text in texts if f" {kind}(" in text}
 

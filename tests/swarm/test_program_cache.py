@@ -12,27 +12,27 @@ from flax import nnx
 from jax._src import monitoring
 
 from forecaster import swarm
-from forecaster.swarm.devices import program_cache
+from forecaster.swarm.devices import programs
 from forecaster.swarm.devices.lanes import map_members, over_lanes
 from forecaster.swarm.execution import schedule
 from tests.messages import warns
 from tests.slow import rest_slow
 from tests.swarm.test_swarm import X, Y, same
 
-SETTINGS = (program_cache._DIR, program_cache._SECONDS, program_cache._BYTES, program_cache._STRICT)
+SETTINGS = (programs._DIR, programs._SECONDS, programs._BYTES, programs._STRICT)
 
 
 @pytest.fixture
 def unset(monkeypatch):
     """JAX has no folder of programs; afterwards all is as before."""
-    before = {name: program_cache._setting(name) for name in SETTINGS}
-    program_cache._choose(dict(zip(SETTINGS, (None, 1.0, 0, False), strict=True)))
-    monkeypatch.setattr(program_cache, "_chosen", None)
+    before = {name: programs._setting(name) for name in SETTINGS}
+    programs._choose(dict(zip(SETTINGS, (None, 1.0, 0, False), strict=True)))
+    monkeypatch.setattr(programs, "_chosen", None)
     monkeypatch.delenv("FORECASTER_CACHE", raising=False)
-    program_cache.default_folder.cache_clear()
+    programs.default_folder.cache_clear()
     yield
-    program_cache._choose(before)
-    program_cache.default_folder.cache_clear()
+    programs._choose(before)
+    programs.default_folder.cache_clear()
     forget()
 
 
@@ -40,13 +40,13 @@ def unset(monkeypatch):
 def folder(unset, tmp_path, monkeypatch):
     """Return the folder of our programs, which is new and keeps all of them."""
     monkeypatch.setenv("FORECASTER_CACHE", str(tmp_path / "ours"))
-    monkeypatch.setattr(program_cache, "_WORTH_OF_OURS", 0.0)
+    monkeypatch.setattr(programs, "_WORTH_OF_OURS", 0.0)
     forget()
     return tmp_path / "ours" / "swarm"
 
 
 def forget():
-    """Forget what this process has program_cache, as a new one has not."""
+    """Forget what this process has cached, as a new one has not."""
     over_lanes.cache_clear()
     schedule.compiled.cache_clear()
     jax.clear_caches()
@@ -88,7 +88,7 @@ def test_what_another_process_has_compiled_is_found_and_has_the_same_bits(folder
     events.clear()
     assert same(results(fitted=True), first)
     assert events and set(events) == {"hits"}
-    assert program_cache._setting(program_cache._DIR) is None
+    assert programs._setting(programs._DIR) is None
 
 
 @pytest.mark.parametrize("chosen", ["our folder", "keep_compiled"])
@@ -100,7 +100,7 @@ def test_a_damaged_program_is_compiled_again_and_replaced(
 ):
     if chosen == "keep_compiled":
         folder = tmp_path / "home"
-        program_cache.keep_compiled(folder)
+        programs.keep_compiled(folder)
     first = results(fitted=False)
     paths = list(folder.glob("jit_swarm_*"))
     whole = {path: path.read_bytes() for path in paths}
@@ -108,7 +108,7 @@ def test_a_damaged_program_is_compiled_again_and_replaced(
         path.write_bytes(damaged(whole[path]))
     assert same(results(fitted=False), first)
     assert all(path.read_bytes() != damaged(whole[path]) for path in paths)
-    assert not program_cache._setting(program_cache._STRICT)
+    assert not programs._setting(programs._STRICT)
     events.clear()
     assert same(results(fitted=False), first)
     assert set(events) == {"hits"}
@@ -117,10 +117,10 @@ def test_a_damaged_program_is_compiled_again_and_replaced(
 def test_nothing_is_kept_where_that_is_turned_off(folder, tmp_path, monkeypatch, events):
     for off in ("off", "0"):
         monkeypatch.setenv("FORECASTER_CACHE", off)
-        program_cache.default_folder.cache_clear()
-        program_cache.keep_compiled(tmp_path / "home")
-        assert program_cache.default_folder() is None
-        assert program_cache._setting(program_cache._DIR) is None
+        programs.default_folder.cache_clear()
+        programs.keep_compiled(tmp_path / "home")
+        assert programs.default_folder() is None
+        assert programs._setting(programs._DIR) is None
     map_members(jnp.tanh, np.ones((4, 2), np.float32), members=4)
     assert not events and not list(tmp_path.iterdir())
 
@@ -137,8 +137,8 @@ def chosen(unset, tmp_path, monkeypatch):
     monkeypatch.setenv("FORECASTER_CACHE", str(tmp_path / "forecaster"))
 
     def use() -> str | None:
-        program_cache.default_folder.cache_clear()
-        return program_cache._own_folder()
+        programs.default_folder.cache_clear()
+        return programs._own_folder()
 
     return tmp_path / "forecaster" / "swarm", use
 
@@ -151,7 +151,7 @@ def test_nothing_is_read_from_a_folder_that_others_may_write_and_it_is_said_once
     folder.mkdir(parents=True)
     (folder / "jit_a-cache").write_bytes(b"theirs")
     folder.chmod(mode)
-    assert use() is None and program_cache._own_folder() is None
+    assert use() is None and programs._own_folder() is None
     (said,) = [one for one in recwarn if one.category is swarm.SwarmWarning]
     assert f"may write the folder {folder}, which is not used" in str(said.message)
     assert folder.stat().st_mode & 0o7777 == mode and (folder / "jit_a-cache").exists()
@@ -178,13 +178,13 @@ def test_programs_of_another_user_in_a_private_folder_are_removed(chosen):
 
 
 def test_a_folder_is_bounded_and_files_that_were_used_last_stay(unset, tmp_path, monkeypatch):
-    monkeypatch.setattr(program_cache, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(programs, "_MOST_BYTES", 1000)
     week = time.time() - 7 * 86_400
     tmp_path.chmod(0o700)
     for number in range(12):
         path = tmp_path / f"jit_{number:02d}-cache"
         path.write_bytes(bytes(100))
         os.utime(path, (week + number, week))
-    program_cache.keep_compiled(tmp_path)
+    programs.keep_compiled(tmp_path)
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == [f"jit_{number:02d}-cache" for number in range(2, 12)]

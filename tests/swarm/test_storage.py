@@ -17,7 +17,7 @@ from forecaster.swarm import (
     SwarmWarning,
     SwarmWriteError,
 )
-from forecaster.swarm.checkpoints.arrays_file import restored
+from forecaster.swarm.checkpoints import restored
 from forecaster.swarm.estimators import storage
 from tests.messages import refuses, warns
 from tests.swarm.test_swarm import Network, Widened, X, Y, same, trained, untrained

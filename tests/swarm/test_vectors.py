@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from forecaster.swarm import Swarm, adamw, inject_hyperparams
-from forecaster.swarm.execution import vectors
+from forecaster.swarm.training import optimizers
 from forecaster.swarm.training.optimizers import _ELEMENTWISE, is_elementwise
 
 RANDOM = np.random.default_rng(0)
@@ -57,20 +57,20 @@ OFTEN = (adamw,)  # the others in the night
     ids=lambda made: getattr(made, "__name__", "partial"),
 )
 def test_a_vector_trains_as_a_tree_does(optimizer, monkeypatch):
-    made, of = [], vectors.Vector.of
+    made, of = [], optimizers.Vector.of
 
     def seen(*args):
         made.append(of(*args))
         return made[-1]
 
-    monkeypatch.setattr(vectors.Vector, "of", seen)
+    monkeypatch.setattr(optimizers.Vector, "of", seen)
     few = optimizer in (adamw, optax.sgd)
     options = {"accumulate": 2, "metrics": {"off": lambda p, y: abs(p - y)}} if few else {}
     if few:
         options |= {"validation_data": (X, Y), "patience": 2}
     one = trained(optimizer, **options)
     assert made and None not in made
-    monkeypatch.setattr(vectors, "_MOST", 0)
+    monkeypatch.setattr(optimizers, "_MOST", 0)
     other = trained(optimizer, **options)
     assert made[-1] is None
     states = (jax.tree.leaves(fitted._result.state) for fitted in (one, other))

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import jax
 
+from forecaster.swarm.adapters.flax_modules import arguments, check_not_made
 from forecaster.swarm.adapters.functions import Functions, Given, functions_of_module, on_device
-from forecaster.swarm.adapters.modules import arguments, check_not_made
-from forecaster.swarm.arrays.variables import Variables
+from forecaster.swarm.arrays import Variables
 from forecaster.swarm.devices.lanes import use_all_cores
 from forecaster.swarm.task import Hyperparams, Params, Tree
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Key
 
-from forecaster.swarm.arrays.variables import Variables
+from forecaster.swarm.arrays import Variables
 from forecaster.swarm.checks import takes
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 

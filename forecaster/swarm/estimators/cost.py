@@ -8,8 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Shaped, UInt32
 
-from forecaster.swarm.arrays.data import Held, Rows, Streamed, shared_rows, total_bytes
-from forecaster.swarm.arrays.members import take_members
+from forecaster.swarm.arrays import Held, Rows, Streamed, shared_rows, take_members, total_bytes
 from forecaster.swarm.devices.lanes import lane_mesh
 from forecaster.swarm.execution.fitting import fit
 from forecaster.swarm.execution.memory import KEY, Shapes, chunk_size, scalars_of, shapes_of

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.swarm.arrays.data import Shared
-from forecaster.swarm.arrays.members import take_members
+from forecaster.swarm.arrays import Shared, take_members
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.estimators.swarm import Swarm
 from forecaster.swarm.task import Params, Tree

@@ -10,13 +10,18 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Float
 
-from forecaster.swarm.arrays.data import is_shared, split_shared, total_bytes, with_shared
-from forecaster.swarm.arrays.members import consecutive, take_members, write_members
-from forecaster.swarm.checkpoints.history import widened_losses
-from forecaster.swarm.devices.calling_thread import inline_mesh
-from forecaster.swarm.devices.lanes import lane_mesh
-from forecaster.swarm.devices.mapped import in_place_of_other_mesh
-from forecaster.swarm.devices.program_cache import first_call
+from forecaster.swarm.arrays import (
+    consecutive,
+    is_shared,
+    split_shared,
+    take_members,
+    total_bytes,
+    with_shared,
+    write_members,
+)
+from forecaster.swarm.checkpoints import widened_losses
+from forecaster.swarm.devices.lanes import inline_mesh, lane_mesh
+from forecaster.swarm.devices.programs import first_call, in_place_of_other_mesh
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import Tree
 from forecaster.swarm.training.loop import State, chosen_state

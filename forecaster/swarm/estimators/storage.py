@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from forecaster.swarm.checkpoints.arrays_file import (
+from forecaster.swarm.checkpoints import (
     Opened,
     Trained,
     arrays_of,

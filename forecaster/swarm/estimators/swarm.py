@@ -11,11 +11,15 @@ from jax.typing import DTypeLike
 from jaxtyping import Float, Int32, Shaped, UInt32
 
 from forecaster.swarm.adapters.functions import on_device
-from forecaster.swarm.arrays.data import Shared, Streamed
-from forecaster.swarm.arrays.members import append_members, broadcast_params, take_members
-from forecaster.swarm.arrays.variables import count_weights
-from forecaster.swarm.checkpoints.arrays_file import check_same_shapes, restored
-from forecaster.swarm.checkpoints.checkpoint import Checkpoint
+from forecaster.swarm.arrays import (
+    Shared,
+    Streamed,
+    append_members,
+    broadcast_params,
+    count_weights,
+    take_members,
+)
+from forecaster.swarm.checkpoints import Checkpoint, check_same_shapes, restored
 from forecaster.swarm.checks import (
     SwarmError,
     broadcast_hyperparams,
@@ -28,18 +32,17 @@ from forecaster.swarm.checks import (
     warn,
 )
 from forecaster.swarm.devices.lanes import map_members
-from forecaster.swarm.estimators import populations, storage
+from forecaster.swarm.estimators import storage
 from forecaster.swarm.estimators.cost import Cost, cost_of
 from forecaster.swarm.estimators.recipe import Pure, SwarmRecipe
 from forecaster.swarm.estimators.stepping import OnDevice, all_at_once
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best, untrained_members
-from forecaster.swarm.execution.result import FitResult
+from forecaster.swarm.execution.result import FitResult, copy_members, mean_member, selected_rows
 from forecaster.swarm.task import AnyArray, ArrayLike, Params, Tree
 from forecaster.swarm.training.examples import checked_inputs, first_of, part, training_data
 from forecaster.swarm.training.keys import checked_seed, key_words, member_keys
 from forecaster.swarm.training.loop import Losses, State, Status
-from forecaster.swarm.training.losses import check_one_loss
-from forecaster.swarm.training.measures import Metric, watched
+from forecaster.swarm.training.losses import Metric, check_one_loss, watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, adamw, has_own_rate
 from forecaster.swarm.training.supervised import Model, functions_of
 
@@ -401,8 +404,8 @@ class Swarm:
         member's weights, hyperparameters, optimiser state and history; under a new name it gets a
         random key of its own.
         """
-        rows, ids = populations.selected_rows(self.ids, names, ids)
-        copies = populations.copy_members(self._result, rows, ids, self.seed)
+        rows, ids = selected_rows(self.ids, names, ids)
+        copies = copy_members(self._result, rows, ids, self.seed)
         return self._with(copies, take_members(self.hyperparams, rows))
 
     def drop(self, names: Sequence[str]) -> "Swarm":
@@ -440,8 +443,9 @@ class Swarm:
 
         McMahan et al. (2017), arXiv 1602.05629.
         """
-        new, mean = self._new_members((name,)), populations.mean_member
-        return new._with(mean(self._result, new._result, weights, opt_state=opt_state))
+        new = self._new_members((name,))
+        mean = mean_member(self._result, new._result, weights, opt_state=opt_state)
+        return new._with(mean)
 
     def with_params(self, params: "Params | Swarm") -> "Swarm":
         """Return the members with these weights; histories and optimiser states stay.

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.swarm.arrays.data import check_data, shared_rows
-from forecaster.swarm.arrays.members import take_members
-from forecaster.swarm.checkpoints.checkpoint import Checkpoint, is_there
+from forecaster.swarm.arrays import check_data, shared_rows, take_members
+from forecaster.swarm.checkpoints import Checkpoint, is_there
 from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, broadcast_limits, check_ids
 from forecaster.swarm.estimators.swarm import Swarm
 from forecaster.swarm.execution.fitting import Progress, fit

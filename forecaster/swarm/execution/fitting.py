@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from jaxtyping import Float, UInt32
 
-from forecaster.swarm.arrays.data import Rows, Streamed, check_data
-from forecaster.swarm.checkpoints.arrays_file import Trained
-from forecaster.swarm.checkpoints.checkpoint import (
+from forecaster.swarm.arrays import Rows, Streamed, check_data
+from forecaster.swarm.checkpoints import (
     Checkpoint,
     Fingerprint,
+    Trained,
     arithmetic,
     checkpoint_of,
     fingerprint,
@@ -32,10 +32,18 @@ from forecaster.swarm.checks import (
     check_ids,
 )
 from forecaster.swarm.devices.lanes import map_members, use_all_cores
-from forecaster.swarm.execution.executors import Executor, Failed, Local
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.execution.schedule import Schedule, train_shard
-from forecaster.swarm.execution.shards import Gathered, Job, Settings, Shard, cut
+from forecaster.swarm.execution.shards import (
+    Executor,
+    Failed,
+    Gathered,
+    Job,
+    Local,
+    Settings,
+    Shard,
+    cut,
+)
 from forecaster.swarm.task import ArrayLike, Data, Hyperparams, Task
 from forecaster.swarm.training.examples import validated_data
 from forecaster.swarm.training.keys import checked_seed, member_keys

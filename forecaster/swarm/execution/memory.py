@@ -11,8 +11,15 @@ import jax
 import numpy as np
 from jaxtyping import Shaped, UInt32
 
-from forecaster.swarm.arrays.data import Held, shape_in_jax, total_bytes, with_shared
-from forecaster.swarm.arrays.variables import count_weights, loss_of_weights, trained
+from forecaster.swarm.arrays import (
+    Held,
+    count_weights,
+    loss_of_weights,
+    shape_in_jax,
+    total_bytes,
+    trained,
+    with_shared,
+)
 from forecaster.swarm.task import Data, Hyperparams, Task, Tree
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, init_state

@@ -22,12 +22,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Int
 
-from forecaster.swarm.arrays.data import Rows, total_bytes, with_shared
-from forecaster.swarm.arrays.members import take_members, write_members
-from forecaster.swarm.checkpoints import checkpoint as _checkpoint
-from forecaster.swarm.checkpoints.arrays_file import Trained
-from forecaster.swarm.checkpoints.checkpoint import Checkpoint
-from forecaster.swarm.checkpoints.history import History
+from forecaster.swarm import checkpoints
+from forecaster.swarm.arrays import Rows, take_members, total_bytes, with_shared, write_members
+from forecaster.swarm.checkpoints import Checkpoint, History, Trained
 from forecaster.swarm.devices.lanes import (
     Layout,
     lane_mesh,
@@ -35,12 +32,12 @@ from forecaster.swarm.devices.lanes import (
     packed_members,
     unpack_chunks,
 )
-from forecaster.swarm.devices.mapped import Program, spread
+from forecaster.swarm.devices.programs import Program, spread
 from forecaster.swarm.execution.memory import chunk_size, members_at_once, shapes_of
 from forecaster.swarm.execution.shards import Job, Shard
-from forecaster.swarm.execution.vectors import Vector
 from forecaster.swarm.task import Data, Member, Task
 from forecaster.swarm.training.loop import Losses, State, Status, resumed, train_block
+from forecaster.swarm.training.optimizers import Vector
 
 # The chunks that a lane goes through in one call, where their members together have no more bytes
 # than _SMALL. Each call costs the host half a millisecond.
@@ -174,11 +171,11 @@ class Schedule:
         started = np.ones(self.held.members, bool)
         self._snapshot = Snapshot(started, state._replace(status=status), ())
 
-    def save(self, checkpoint: Checkpoint, digest: _checkpoint.Fingerprint) -> None:
+    def save(self, checkpoint: Checkpoint, digest: checkpoints.Fingerprint) -> None:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
         rows = np.flatnonzero(self.started)
         saved = take_members(self.trained, rows)
-        _checkpoint.write(checkpoint, digest, rows, saved)
+        checkpoints.write(checkpoint, digest, rows, saved)
 
     def restore(self, found: Iterable[tuple[Rows, Trained]]) -> None:
         """Continue from a checkpoint."""

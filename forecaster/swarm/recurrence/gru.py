@@ -10,13 +10,17 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Shaped
 
-from forecaster.swarm.recurrence.precision import (
+from forecaster.swarm.recurrence.running import (
+    CELLS,
+    JaxCell,
     Precision,
+    Residuals,
+    by_jax,
     input_product,
     product,
+    run,
     steps_per_iteration,
 )
-from forecaster.swarm.recurrence.running import CELLS, JaxCell, Residuals, by_jax, run
 from forecaster.swarm.task import AnyArray
 
 

@@ -9,7 +9,7 @@ def products_of(precision: str) -> str:
 
     Raises SwarmError for an unknown precision.
     """
-    from forecaster.swarm.recurrence.precision import check_precision  # imports JAX
+    from forecaster.swarm.recurrence.running import check_precision  # imports JAX
 
     if check_precision(precision) == "float32":
         return "float32"

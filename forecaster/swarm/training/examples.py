@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Shaped, UInt32
 from numpy.typing import ArrayLike
 
-from forecaster.swarm.arrays.data import Rows, Shared, Streamed, check_rows, check_shared, is_shared
+from forecaster.swarm.arrays import Rows, Shared, Streamed, check_rows, check_shared, is_shared
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import AnyArray, Data, Tree
 

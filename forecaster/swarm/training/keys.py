@@ -13,7 +13,7 @@ from jaxtyping import Key, UInt32
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.devices.lanes import use_all_cores
-from forecaster.swarm.devices.program_cache import first_call
+from forecaster.swarm.devices.programs import first_call
 from forecaster.swarm.task import AnyArray
 
 _KIND = "threefry2x32"  # set explicitly, since JAX's default may be another

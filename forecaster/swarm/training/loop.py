@@ -18,7 +18,7 @@ import numpy as np
 import optax
 from jaxtyping import Bool, Float, Int32, Key, UInt32
 
-from forecaster.swarm.arrays.variables import loss_of_weights, trained, value_and_grad, with_trained
+from forecaster.swarm.arrays import loss_of_weights, trained, value_and_grad, with_trained
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.devices.data_parallel import replicated, shard_batch
 from forecaster.swarm.task import (

@@ -20,14 +20,17 @@ from forecaster.swarm.training.convolutions import with_products
 from forecaster.swarm.training.examples import Supervised
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.losses import (
+    NOTHING,
     Batch,
     ElementwiseLoss,
+    Metric,
+    Watched,
     check_one_loss,
     filled,
     loss_of,
     predictions_of,
+    watched,
 )
-from forecaster.swarm.training.measures import NOTHING, Metric, Watched, watched
 from forecaster.swarm.training.optimizers import Optimizer, adamw, inject_hyperparams
 
 Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
@@ -49,7 +52,7 @@ def functions_of(model: object) -> Functions:
             "model: expected a function build(rngs) of a flax.nnx module, or a pair (init, apply); "
             f"got {model!r}"
         )
-    from forecaster.swarm.adapters.modules import module_functions  # loads Flax
+    from forecaster.swarm.adapters.flax_modules import module_functions  # loads Flax
 
     return module_functions(cast(Callable[..., Any], model))
 

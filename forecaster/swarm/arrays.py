@@ -1,20 +1,112 @@
-"""The data of members: arrays with a row per member, shared arrays, or a stream."""
+"""Trees of arrays with a member axis: members as rows, data that they share or own, weights.
+
+Knows arrays alone: no devices, no training.
+"""
 
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeGuard, cast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeGuard, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
-from numpy.typing import ArrayLike
+from jaxtyping import Float, Int
 
-from forecaster.swarm.arrays.members import take_members
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.task import Data, Tree
+from forecaster.swarm.task import AnyArray, ArrayLike, Data, Hyperparams, Params, Tree
+
+_T = TypeVar("_T")
+
+Selection: TypeAlias = int | Sequence[int] | np.ndarray | slice
+"""Positions of members, a slice of them, or a mask (member,)."""
+
+
+def take_members(tree: _T, rows: Selection) -> _T:
+    """Return some members of a tree as numpy leaves (member, ...), in the order of ``rows``."""
+
+    def take(leaf: Any) -> np.ndarray | np.generic:
+        return np.asarray(leaf)[rows]
+
+    return jax.tree.map(take, tree)
+
+
+def consecutive(rows: np.ndarray) -> np.ndarray | slice:
+    """Return rows as a slice if they are consecutive, so that indexing copies nothing."""
+    if len(rows) and (np.diff(rows) == 1).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
+def named_leaves(tree: Any) -> list[tuple[str, np.ndarray]]:
+    """Return every leaf of a tree with its name, such as ``['out']['kernel']``."""
+    leaves = cast(list[tuple[Any, Any]], jax.tree_util.tree_flatten_with_path(tree)[0])
+    return [(jax.tree_util.keystr(path), np.asarray(leaf)) for path, leaf in leaves]
+
+
+def write_members(tree: _T, rows: np.ndarray, new: _T) -> _T:
+    """Return a copy of a tree of numpy arrays (member, ...) with new values in some rows."""
+    if np.array_equal(rows, np.arange(len(jax.tree.leaves(tree)[0]))):
+        return new
+
+    def write(leaf: np.ndarray, value: np.ndarray) -> np.ndarray:
+        leaf = leaf.copy()
+        leaf[rows] = value
+        return leaf
+
+    return jax.tree.map(write, tree, new)
+
+
+def fill_members(tree: Any, rows: np.ndarray, new: Any) -> None:
+    """Write new values into some rows of a tree of numpy arrays (member, ...), in place."""
+    for leaf, values in zip(jax.tree.leaves(tree), jax.tree.leaves(new), strict=True):
+        leaf[rows] = values
+
+
+def append_members(first: _T, second: _T) -> _T:
+    """Concatenate two trees of arrays (member, ...) along the member axis."""
+
+    def append(*leaves: np.ndarray) -> np.ndarray:
+        return np.concatenate(leaves)
+
+    return jax.tree.map(append, first, second)
+
+
+def mean_members(tree: _T, weights: Float[np.ndarray, " member"]) -> _T:
+    """Return the weighted mean over the members of a tree of arrays (member, ...), leaves (...).
+
+    Means of signed integers, such as step counts, are rounded. Unsigned integers and bools (raw
+    random keys, flags) have no mean: the first member's are returned.
+    """
+    share = weights / weights.sum()
+
+    def mean(leaf: np.ndarray) -> np.ndarray:
+        if leaf.dtype.kind in "ub":
+            return np.asarray(leaf[0])
+        average = np.tensordot(share, leaf, 1)
+        whole = leaf.dtype.kind == "i"
+        return np.asarray(np.rint(average) if whole else average, leaf.dtype)
+
+    return jax.tree.map(mean, tree)
+
+
+def broadcast_params(params: _T, like: _T) -> _T:
+    """Return weights in the shapes and types of ``like``, leaves (member, ...).
+
+    ``params``: leaves (member, ...), or (...) for the same weights in all members. Raises
+    SwarmError for other shapes.
+    """
+    shapes = jax.tree.map(np.shape, like)
+    one = jax.tree.map(np.shape, take_members(like, 0))
+    if (given := jax.tree.map(np.shape, params)) not in (shapes, one):
+        raise SwarmError(f"params: expected shapes {shapes} or {one}; got {given}")
+
+    def broadcast(leaf: ArrayLike, like: np.ndarray) -> np.ndarray:
+        return np.array(np.broadcast_to(leaf, like.shape), like.dtype)
+
+    return jax.tree.map(broadcast, params, like)
+
 
 Rows: TypeAlias = Int[np.ndarray, " row"]
 """Positions of members among the ids."""
@@ -230,3 +322,87 @@ def check_shared(shared: Shared, members: int, what: str) -> None:
 def total_bytes(tree: Tree) -> int:
     """Return the bytes of all arrays of a tree."""
     return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tree))
+
+
+class Variables(NamedTuple):
+    """The params of a model with state that no optimiser changes: running statistics, tables.
+
+    Each training step replaces the state by the model's updated one; a prediction leaves it as it
+    is. Weights and state are saved, selected, merged and chosen as the best together.
+    """
+
+    params: Params
+    state: Tree
+
+
+def trained(params: Params) -> Params:
+    """Return the part of a model's params that an optimiser changes."""
+    return params.params if isinstance(params, Variables) else params
+
+
+def with_trained(params: Params, weights: Params) -> Params:
+    """Return the params with other weights."""
+    return params._replace(params=weights) if isinstance(params, Variables) else weights
+
+
+def count_weights(params: Params) -> int:
+    """Return the number of trained weights, from one member's params or their shapes."""
+    return sum(math.prod(np.shape(leaf)) for leaf in jax.tree.leaves(trained(params)))
+
+
+def loss_of_weights(
+    loss: Callable[..., Any],
+    params: Params,
+    batch: Tree,
+    key: jax.Array | None,
+    hyperparams: Hyperparams,
+) -> Callable[[Params], tuple[Float[jax.Array, ""], Tree]]:
+    """Return a task's loss of a batch as a function of the trained weights, and the state."""
+
+    def of_weights(weights: Params) -> tuple[Float[jax.Array, ""], Tree]:
+        found = loss(with_trained(params, weights), batch, key, hyperparams)
+        return _pair(found) if isinstance(params, Variables) else (found, None)
+
+    return of_weights
+
+
+def value_and_grad(
+    loss: Callable[[Params], tuple[Float[jax.Array, ""], Tree]], params: Params
+) -> tuple[Float[jax.Array, ""], Params, Params]:
+    """Return a loss of weights and its gradient by them, and the params with the updated state.
+
+    Raises SwarmError for weights that cannot be trained, such as whole numbers.
+    """
+    _check_types(trained(params))
+    (value, state), grads = jax.value_and_grad(loss, has_aux=True)(trained(params))
+    if isinstance(params, Variables):
+        params = params._replace(state=jax.tree.map(_as_before, state, params.state))
+    return value, grads, params
+
+
+def _check_types(weights: Params) -> None:
+    leaves = cast(list[tuple[Any, AnyArray]], jax.tree_util.tree_leaves_with_path(weights))
+    for path, leaf in leaves:
+        dtype = getattr(leaf, "dtype", None) or np.result_type(leaf)  # plain numbers, too
+        if not jnp.issubdtype(dtype, np.inexact):
+            raise SwarmError(
+                f"params{jax.tree_util.keystr(path)}: expected a type with fractions, such as "
+                f"float32, since all params are trained; got {dtype}. What is not trained "
+                "belongs in the state of Variables(params, state)"
+            )
+
+
+def _pair(result: Any) -> tuple[jax.Array, Tree]:
+    """Return the pair (loss, state) of a model with state. Raises SwarmError for anything else."""
+    given = cast(tuple[Any, ...], result) if isinstance(result, tuple) else ()
+    if len(given) != 2:
+        raise SwarmError(
+            "the loss of a model with state: expected (loss, state) in training, with the state "
+            f"from Functions.train; got a {type(cast(object, result)).__name__}"
+        )
+    return cast(tuple[jax.Array, Tree], given)
+
+
+def _as_before(leaf: AnyArray, before: AnyArray) -> jax.Array:
+    """Return an array of the state in its former type, so that statistics keep their precision."""
+    return jnp.asarray(leaf, before.dtype)
