@@ -17,7 +17,11 @@ BAND, MEDIAN, FORECAST, COMPONENT = "band", "median", "forecast", "component"
 """The kinds of rows in the frame of an :class:`Explanation`."""
 TOTAL, NEW_FIT, CALENDAR = "total", "new fit", "calendar"
 KEYS = ["unique_id", "step", "of", "factor"]
-_SPOKEN = {"market": "the market", "networks": "its networks", NEW_FIT: "a new fit"}
+_SPOKEN = {
+    "own volatility": "its own volatility", "market": "the market", "networks": "its networks",
+    "spread of past errors": "the spread of its past errors", "level": "its level",
+    "usual error": "its usual error", NEW_FIT: "a new fit",
+}  # fmt: skip
 _MEANINGS = {
     "own volatility": "how far its own price has moved from row to row of late; a typical move, in "
     "logarithms",
@@ -124,7 +128,9 @@ class Explanation:
         said = f"{name}: {'' if relative else self._median(name, made, value)}"
         said += f"the {self.level:g} % band is {width} wide"
         change = total.get("change", np.nan)
-        if np.isfinite(change):
+        if change == 0 and name not in self.moves:
+            said += f", as before: it has no row after {show_time(total['cutoff'])}"
+        elif np.isfinite(change):
             by, way = abs(np.expm1(change)), "wider" if change > 0 else "narrower"
             same = by < _SMALL
             said += ", as wide as" if same else f", {_percent(by)} {way} than"

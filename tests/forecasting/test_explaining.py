@@ -236,10 +236,12 @@ def test_a_term_that_is_unusual_is_named_though_it_did_not_change():
         ("median", "calendar", -20.0, 0.5, 0.0), ("forecast", "median", 14.0, 34.0, 0.0),
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=["of", "factor", "value", "usual", "change"])
-    frame = frame.assign(unique_id="NN5", step=1, relative=False, percentile=50.0, effect="")
+    names = {"unique_id": "NN5", "step": 1, "relative": False, "percentile": 50.0, "effect": ""}
+    frame = frame.assign(**names, cutoff=pd.Timestamp("1997-12-24"))
     frame.loc[frame["factor"] == "calendar", "effect"] = "25 December"
     said = Explanation(frame, since="1997-12-23").sentence("NN5")
     assert "with -20 through the calendar's effect of 25 December (usually +0.5)" in said
+    assert "the 80 % band is 4 wide, as before: it has no row after 1997-12-24. It" in said
     frame["change"] = frame["change"].mask(frame["factor"].isin(["calendar", "total"]), -20)
     moved = Explanation(frame, since="1997-12-23").sentence("NN5")
     assert ", -20 through the calendar's effect of 25 December" in moved
