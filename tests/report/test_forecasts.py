@@ -168,6 +168,8 @@ def test_it_says_what_each_forecast_rests_on(tmp_path):
 @pytest.mark.parametrize("screen", browsing.SCREENS)
 def test_every_figure_is_drawn_and_can_be_read_by_all(page, browser, screen):
     browsing.check_page(browser, page, ("one figure", "chances", "moves"), *screen)
+    (box,) = browsing.found(browser, "#table .scroll")  # it starts with the columns that fit
+    assert int(box.get_property("scrollWidth")) <= int(box.get_property("clientWidth"))
 
 
 def test_series_are_found_by_their_data_and_groups_and_opened_by_keyboard(page, browser, find):
