@@ -22,9 +22,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Int
 
-from forecaster.swarm import checkpoints
 from forecaster.swarm.arrays import Rows, take_members, total_bytes, with_shared, write_members
-from forecaster.swarm.checkpoints import Checkpoint, History, Trained
+from forecaster.swarm.checkpoints import Checkpoint, Fingerprint, History, Trained, write
 from forecaster.swarm.devices.lanes import (
     Layout,
     lane_mesh,
@@ -171,11 +170,11 @@ class Schedule:
         started = np.ones(self.held.members, bool)
         self._snapshot = Snapshot(started, state._replace(status=status), ())
 
-    def save(self, checkpoint: Checkpoint, digest: checkpoints.Fingerprint) -> None:
+    def save(self, checkpoint: Checkpoint, digest: Fingerprint) -> None:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
         rows = np.flatnonzero(self.started)
         saved = take_members(self.trained, rows)
-        checkpoints.write(checkpoint, digest, rows, saved)
+        write(checkpoint, digest, rows, saved)
 
     def restore(self, found: Iterable[tuple[Rows, Trained]]) -> None:
         """Continue from a checkpoint."""
