@@ -44,7 +44,7 @@ WINDOWS = [f"forecaster.forecasting.{name}" for name in ("bands", "windows")]
 DENSE = [
     f"forecaster.swarm.{name}"
     for name in (
-        "native", "recurrence", "arrays.data", "arrays.members", "checkpoints.history",
+        "native", "recurrence", "arrays", "checkpoints",
         "execution.result", "training.examples", "training.keys",
     )
 ]  # fmt: skip
