@@ -197,9 +197,10 @@ def event_volatility(
     columns = np.flatnonzero(known != 1)
     own = _product(_marks(panel, positions, columns), known[columns])
     ahead = np.ones((*positions.shape, horizon))
+    stated = panel.frequency if panel.frequency.stated else None
     for row, name in enumerate(panel.ids):
         there = positions[row] >= 0
-        times = times_after_rows(panel.times[positions[row, there]], horizon)
+        times = times_after_rows(panel.times[positions[row, there]], horizon, stated)
         marks = panel.future.at(name, times.ravel())[:, columns] == 1
         ahead[row, there] = _product(marks.reshape(*times.shape, -1), known[columns])
     steps = np.arange(1, horizon + 1)

@@ -420,7 +420,8 @@ class Transform:
         known = self.covariates
         known.check(panel.future, panel.static, panel.ids)
         made = np.zeros((*positions.shape, known.count(horizon)), np.float32)
-        usual = panel.frequency if panel.target == "y" else None
+        stated = panel.target == "y" or panel.frequency.stated
+        usual = panel.frequency if stated else None
         of_future = len(known.future) * (horizon + 1)
         for row, name in enumerate(panel.ids):
             rows = positions[row][positions[row] >= 0]
