@@ -27,7 +27,7 @@ def serial(days: pd.DatetimeIndex) -> list[int]:
     return [45292 + (day - pd.Timestamp("2024-01-01")).days for day in days]
 
 
-def table(times: list | pd.Series) -> pd.DataFrame:
+def table(times: list | pd.Series | pd.Index) -> pd.DataFrame:
     return pd.DataFrame({"unique_id": "A", "ds": times, "y": np.arange(len(times)) + 1.0})
 
 
