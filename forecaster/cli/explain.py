@@ -1,6 +1,5 @@
 """``forecaster explain``."""
 
-import gc
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,11 +86,8 @@ def explain(
     )
     file = output and check_output(output, overwrite=overwrite)
     given = _implied(implied)
-    gc.disable()  # all that is loaded stays: to look for garbage among it takes 0.15 s
     from forecaster.pipeline import Question, explain_from_home
 
-    gc.freeze()
-    gc.enable()
     question = Question(at, since, level, step, given)
     found = explain_from_home(
         home, None if everything else tickers, question, run=run, on_notice=say
