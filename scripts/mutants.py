@@ -141,7 +141,7 @@ class Imports(NamedTuple):
 
     @staticmethod
     @functools.cache
-    def of(path: Path) -> "Imports":
+    def read(path: Path) -> "Imports":
         named, doors, packages = set[str](), set[str](), dict[str, tuple[str]]()
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
@@ -172,7 +172,7 @@ def stages_of(mutant: Mutant) -> list[list[str]]:
     stages: tuple[list[str], ...] = ([], [], [])
     tests = sorted(ROOT.glob("tests/**/test_*.py"), key=lambda path: path.read_text().count("\n"))
     for path in tests:
-        name, imports = path.relative_to(ROOT).as_posix(), Imports.of(path)
+        name, imports = path.relative_to(ROOT).as_posix(), Imports.read(path)
         if name == GOLDENS:
             continue
         if _mirrors(path, mutant):
@@ -190,7 +190,7 @@ def _commands_of(module: str) -> set[str]:
     if not module.startswith("forecaster.cli."):
         return set()
     every = {path: f"forecaster.cli.{path.stem}" for path in ROOT.glob("forecaster/cli/*.py")}
-    above = {name for path, name in every.items() if module in Imports.of(path).named}
+    above = {name for path, name in every.items() if module in Imports.read(path).named}
     return {name.rpartition(".")[2] for name in (module, *above)}
 
 

@@ -127,7 +127,7 @@ def test_a_series_that_does_not_fit_into_the_free_memory_is_refused(monkeypatch)
 )
 def test_forecasts_of_a_long_series_take_no_more_than_is_named(seasons, counts):
     z = np.random.default_rng(0).poisson(1.0, 10_000) + float(not counts)
-    kind, horizon = Combination.of(len(z), len(z), seasons, None, sparse=False), 60
+    kind, horizon = Combination.for_rows(len(z), len(z), seasons, None, sparse=False), 60
     (components,), each = fit_components([z], [kind], {}, horizon), len(kind.names)
     blend = Blend((1 / each,) * each, 1.0, 0.5)
     known = Nature(seasons=kind.seasons, components=components, blend=blend, counts=counts)

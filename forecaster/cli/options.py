@@ -88,7 +88,7 @@ def covariates_of(given: Mapping[str, Any]) -> "ingest.CovariateFiles":
     """Return the files of ``--future`` and ``--static``, and how other options read them."""
     if given["future"] is None and given["static"] is None:
         return ingest.CovariateFiles()
-    return ingest.CovariateFiles.of(given["future"], given["static"], columns_of(given))
+    return ingest.CovariateFiles.from_paths(given["future"], given["static"], columns_of(given))
 
 
 READING = ("decimal", "columns", "date_format", "missing", "frequency")
@@ -98,7 +98,7 @@ READING = ("decimal", "columns", "date_format", "missing", "frequency")
 def columns_of(given: Mapping[str, Any]) -> "ingest.Columns":
     """Return the values of the options on how files are read, checked."""
     values: Any = {name: given.get(name) for name in READING if name != "columns"}
-    return ingest.Columns.of(ingest.parse_columns(given["columns"]) | values)
+    return ingest.Columns.from_options(ingest.parse_columns(given["columns"]) | values)
 
 
 def source_of(

@@ -75,7 +75,7 @@ def risk(
     """
     file = output and check_output(output, overwrite=overwrite)
     page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
-    most = None if limit is None else pipeline.Limit.of(limit)
+    most = None if limit is None else pipeline.Limit.parse(limit)
     steps = None if horizon is None else _steps(horizon)
     found = pipeline.risk_from_home(
         home, from_text(book), horizon=steps, moves=[*map(_move, moves)], on_notice=say, **asked

@@ -70,7 +70,7 @@ def alarms_of_risk(found: "pipeline.Risk", limit: str | None) -> tuple[list[Alar
             f"%, sessions ahead: {whole['horizon']:.0f}"
         )
         if limit is not None:
-            most = pipeline.Limit.of(limit).money(base)
+            most = pipeline.Limit.parse(limit).money(base)
             over = bool(whole["var"] > most)
             text += f", {'over' if over else 'within'} the limit of {most:,.2f}"
             alarms += [Alarm(RISK, name, "", text)] if over else []

@@ -153,7 +153,10 @@ class _Day:
         roles["date_format"], roles["missing"] = watch.date_format, watch.missing
         roles["decimal"], roles["frequency"] = watch.decimal, watch.frequency
         source = open_source(
-            watch.source, columns=Columns.of(roles), append=watch.append, query=watch.query
+            watch.source,
+            columns=Columns.from_options(roles),
+            append=watch.append,
+            query=watch.query,
         )
         tickers = None
         if watch.tickers is not None:

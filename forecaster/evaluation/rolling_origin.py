@@ -72,7 +72,7 @@ class Origins:
     ahead: np.ndarray
 
     @staticmethod
-    def of(
+    def from_panel(
         panel: Panel,
         cutoffs: np.ndarray,
         horizon: int,
@@ -89,7 +89,7 @@ class Origins:
         - ``fewest``: minimum rows to forecast from; ignored for a series that has fewer at every
           cutoff
         """
-        histories = Histories.of(panel)
+        histories = Histories.from_panel(panel)
         at, steps = histories.positions, histories.positions.shape[1]
         # From a single row no baseline has bands.
         rows = np.arange(steps) - histories.first[:, None] + 1
@@ -262,7 +262,7 @@ class RollingOrigin:
             batch = self.panel.only(self.panel.ids[first : first + AT_ONCE])
             left_out = self._wrong_at_cutoffs(batch)
             fewest = ROWS_TO_BLEND if self.says_rungs else 2
-            origins = Origins.of(batch, self.cutoffs, self.config.horizon, left_out, fewest)
+            origins = Origins.from_panel(batch, self.cutoffs, self.config.horizon, left_out, fewest)
             origins = self._with_forecasts(origins)
             if len(origins.row):
                 yield origins, self.forecasts(origins)

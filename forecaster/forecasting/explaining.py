@@ -214,10 +214,10 @@ def _of_part(model: Model, panel: Panel, steps: int, level: float, *, usual: boo
     parts = Parts.at(np.tile(at, (len(panel.ids), 1)))
     transformed = model.transform.apply(panel, horizon, steps, parts)
     latest = latest_of(model, panel, transformed, 1)
-    made = [_Explained(latest, parts.of(slice(-1, None)), model, level).parts()]
+    made = [_Explained(latest, parts.sliced(slice(-1, None)), model, level).parts()]
     if len(at) > 1:
         past = forecast_at(model, transformed, parts.origins[:, :-1], latest.errors)
-        made.insert(0, _Explained(past, parts.of(slice(-1)), model, level).parts())
+        made.insert(0, _Explained(past, parts.sliced(slice(-1)), model, level).parts())
     unknown = parts.origins < transformed.first[:, None]
     unknown[:, -1] = False
     factor = price_factor(panel)[:, None, None]

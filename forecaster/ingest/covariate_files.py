@@ -107,7 +107,7 @@ class CovariateFiles:
     reading: Columns = INFERRED
 
     @staticmethod
-    def of(
+    def from_paths(
         future: Path | None = None, static: Path | None = None, reading: Columns = INFERRED
     ) -> "CovariateFiles":
         """Return two paths as covariate files. Raises UsageError if one is not a file."""

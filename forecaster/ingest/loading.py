@@ -61,7 +61,7 @@ def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
     """
     if isinstance(data, Panel) and not columns:
         return data
-    options = Columns.of(columns)
+    options = Columns.from_options(columns)
     if isinstance(data, Panel):
         if given := [name for name, value in columns.items() if value is not None]:
             raise UsageError(f"{given[0]} is for reading a frame; leave it out with a panel")
@@ -88,7 +88,7 @@ def panel_of_frame(
         columns = dataclasses.replace(columns, wide=True)
     location = TableLocation(_WHERE, counts_rows=True)
     table = tidy(frame, location, columns=columns)
-    panel = Panel.from_arrays({name: Arrays.of(part) for name, part in each_series(table)})
+    panel = Panel.from_arrays({name: Arrays.from_frame(part) for name, part in each_series(table)})
     panel = with_frequency(panel, columns.frequency)
     if tickers is None:
         return panel
@@ -179,7 +179,7 @@ def load_panel(
     if tickers is not None:
         check_names("tickers", tickers, "a list of texts")
     check_whole("seed", seed)
-    roles = Columns.of(columns)
+    roles = Columns.from_options(columns)
     if not isinstance(source, str):
         if query is not None:
             raise UsageError("query is for a database; leave it out with a frame")
@@ -195,7 +195,7 @@ def load_panel(
                 Kind.NOT_LOADED, detail=item.reason or "no reason given"
             )
         else:
-            series[item.unique_id] = Arrays.of(item.frame)
+            series[item.unique_id] = Arrays.from_frame(item.frame)
     if not series:
         raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
     panel = Panel.from_arrays(series, skipped).between(None, end)

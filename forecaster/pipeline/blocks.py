@@ -52,7 +52,7 @@ class Reader:
     held: Panel | None = None
 
     @classmethod
-    def of(cls, store: Store, request: FitRequest, **rows: Any) -> Self:
+    def from_request(cls, store: Store, request: FitRequest, **rows: Any) -> Self:
         """Return a reader of the series of a request; if they are a single shard, read them."""
         rows = {"start": request.start, "end": request.end, **rows}
         firsts = [store.index.series[name].first for name in request.ids]
@@ -107,7 +107,7 @@ def reader_of_fit(store: Store, request: FitRequest, masked: pd.DataFrame) -> Re
     ``masked``: the rows that are left out. Raises UsageError for settings that cannot be searched.
     """
     check_search(request.config, tune=request.tune)
-    reader = Reader.of(
+    reader = Reader.from_request(
         store, request,
         skipped=request.skipped, flagged=masked,
     )  # fmt: skip

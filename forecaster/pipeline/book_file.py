@@ -17,7 +17,7 @@ class Limit(NamedTuple):
     per_cent: bool
 
     @staticmethod
-    def of(text: str) -> "Limit":
+    def parse(text: str) -> "Limit":
         """Read ``5%``, or an amount of money. Raises UsageError for anything else."""
         number = text.strip()
         try:

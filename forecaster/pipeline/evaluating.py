@@ -97,7 +97,7 @@ def _evaluate(work: Begun) -> Evaluation:
     options = msgspec.convert(asked.options, BacktestOptions, dec_hook=_from_plain)
     books = msgspec.convert(asked.options.get("books", []), list[Book])
     request, calls = unfinished.request, work.callbacks
-    panel = Reader.of(work.store, request, skipped=request.skipped).panel(request.ids)
+    panel = Reader.from_request(work.store, request, skipped=request.skipped).panel(request.ids)
     if request.mask:  # rows are not learned from once their flag is known
         panel = panel.with_flags(flags_of(work.store.flags(), request.mask))
     provenance = Provenance(

@@ -218,7 +218,7 @@ def train_shards(reader: Reader, scanned: Scanned, work: Begun) -> list[SavedPar
     waiting = [number for number, part in enumerate(parts) if part is None or part.lost]
     common, processes = None, 1
     if waiting and request.series_per_shard is not None:
-        sampling = Sampling.of(request.config, scanned.ids, scanned.trained, scanned.steps)
+        sampling = Sampling.draw(request.config, scanned.ids, scanned.trained, scanned.steps)
         common = learn_common(
             reader.panel(sampling.ids), request.config, request.seed, sampling,
             tune=request.tune, on_progress=callbacks.on_training,

@@ -158,7 +158,7 @@ def risk(
     model, part, reasons = _measurable(model, panel, _tickers(books), moves)
     draw = functools.partial(_futures, n_paths=n_paths, seed=seed, steps=steps)
     futures = draw(model, part)
-    holdings = [Holding.of(one, futures) for one in books]
+    holdings = [Holding.from_book(one, futures) for one in books]
     problems = _problems(holdings, reasons, part)
     holdings = [one for one in holdings if one.ids or not one.book.amounts]
     frames = [one.risk(futures, levels) for one in holdings]

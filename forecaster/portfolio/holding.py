@@ -58,7 +58,7 @@ class Holding:
     values: Float[np.ndarray, " position"]
 
     @staticmethod
-    def of(book: Book, futures: Futures) -> "Holding":
+    def from_book(book: Book, futures: Futures) -> "Holding":
         """Return what a book holds at the prices of now."""
         ids = tuple(name for name in book.amounts if name in futures.ids)
         amounts = np.array([book.amounts[name] for name in ids])

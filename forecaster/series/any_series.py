@@ -112,7 +112,7 @@ class AnySeries(Transform):
         given = (season,) if isinstance(season, int) else season
         given = given if self.name == "combined" else ()
         made = {
-            name: Nature.of(times, values, own_frequency(times, panel.frequency), given)
+            name: Nature.from_rows(times, values, own_frequency(times, panel.frequency), given)
             for name, (values, times) in zip(panel.ids, panel.rows(), strict=True)
         }
         shared = self.learned

@@ -257,7 +257,7 @@ def _at_steps(
 @functools.lru_cache(maxsize=1)  # all parts of a panel have the same peers
 def state_of(peers: Panel) -> State:
     """Return the state of the market on the days on which enough peers have moved."""
-    histories = Histories.of(peers)
+    histories = Histories.from_panel(peers)
     z = np.log(histories.channel(peers.target))
     change = z - shift(z, 1)
     variance, _ = _variances(histories, change)
@@ -291,7 +291,7 @@ def state_of_index(index: Panel, target: str) -> State:
     seen = index.mask & (index.channel(target) > 0)
     if not seen.any():
         return _unknown(index, INDEX_TERMS)
-    histories = Histories.of(dataclasses.replace(index, mask=seen))
+    histories = Histories.from_panel(dataclasses.replace(index, mask=seen))
     z = np.log(histories.channel(index.target))
     change = z - shift(z, 1)
     variance, _ = _variances(histories, change)
@@ -422,7 +422,7 @@ def _examples(
     Float[np.ndarray, "series step term"], Float[np.ndarray, "series step horizon"], Histories
 ]:
     """Return terms and returns, both float32, the latter in units of the monthly volatility."""
-    histories = Histories.of(panel)
+    histories = Histories.from_panel(panel)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.log(histories.channel(panel.target))
         level, terms = volatility_terms(panel, histories, z - shift(z, 1), panel.market)

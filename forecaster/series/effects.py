@@ -64,7 +64,7 @@ class Seen(NamedTuple):
     side: Float[np.ndarray, " column"]
 
     @staticmethod
-    def of(error: Row, columns: Columns, unit: float, begin: int) -> "Seen":
+    def from_errors(error: Row, columns: Columns, unit: float, begin: int) -> "Seen":
         """Return the evidence of errors in any unit, and of columns in theirs."""
         error = np.clip(error / unit, -_LARGEST, _LARGEST)
         return Seen(error, columns, unit, begin, columns.T @ columns, columns.T @ error)
@@ -72,7 +72,7 @@ class Seen(NamedTuple):
     def part(self, rows: slice) -> "Seen":
         """Return the evidence of some rows."""
         begin = self.begin + (rows.start or 0)
-        return Seen.of(self.error[rows], self.columns[rows], 1.0, begin)
+        return Seen.from_errors(self.error[rows], self.columns[rows], 1.0, begin)
 
 
 class Shrunk(NamedTuple):
@@ -382,7 +382,7 @@ def _calendar_seen(
     error, there = _calendar_errors(values, steps, smoothing, rhythm)
     special = _special(rhythm.name, smoothing, int(steps[0]), len(error))
     special = special if there.all() else special * there[:, None]
-    return Seen.of(error * there, special, unit_of(error[there]), int(steps[0]))
+    return Seen.from_errors(error * there, special, unit_of(error[there]), int(steps[0]))
 
 
 @functools.lru_cache(maxsize=4)
@@ -530,7 +530,7 @@ def _seen(history: History, deviation: np.ndarray, smoothing: int, persistence: 
         both = linear_filter([1.0, -persistence], [1.0], both, axis=0)
     unit = _unit(both[:, 0], history)
     both *= history.there[-_MOST_ROWS:, None]
-    return Seen.of(both[:, 0], both[:, 1:] * (history.level / unit), unit, -len(both))
+    return Seen.from_errors(both[:, 0], both[:, 1:] * (history.level / unit), unit, -len(both))
 
 
 def _persistence(histories: Sequence[History], smoothing: int) -> float:

@@ -48,7 +48,7 @@ class Parts(NamedTuple):
             into[name] = np.full((*self.origins.shape, values.shape[-1]), elsewhere)
         into[name][row] = values
 
-    def of(self, some: slice) -> "Parts":
+    def sliced(self, some: slice) -> "Parts":
         """Return the parts of some of the origins."""
         each = ({name: own[:, some] for name, own in part.items()} for part in self[1:])
         return Parts(self.origins[:, some], *each)

@@ -168,7 +168,7 @@ def event_factors(panel: Panel) -> tuple[float, ...]:
     of_each = [panel.future.at(name, panel.times) for name in panel.ids]
     zeros_and_ones = [((own == 0) | (own == 1) | np.isnan(own)).all(0) for own in of_each]
     columns = np.flatnonzero(np.all(zeros_and_ones, axis=0))
-    histories = Histories.of(panel)
+    histories = Histories.from_panel(panel)
     marks = _marks(panel, histories.positions, columns)
     counts = marks.sum((0, 1))
     seldom = (counts >= _FEWEST) & (counts <= _OFTEN * (histories.positions >= 0).sum())

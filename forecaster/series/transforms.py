@@ -353,7 +353,7 @@ class Transform:
         panel = self.seen(panel)
         # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            made = self.applied(panel, Histories.of(panel, steps), horizon, parts)
+            made = self.applied(panel, Histories.from_panel(panel, steps), horizon, parts)
         if not self.covariates.count(horizon):
             return made
         more = self._covariate_features(panel, made.positions, horizon)

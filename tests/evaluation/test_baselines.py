@@ -226,7 +226,7 @@ def test_slow_baselines_run_on_an_executor_and_what_its_workers_lost_has_a_reaso
                 yield part, swarm.Failed("lost") if number == 0 else function(common, part)
 
     name = "garch" if has("arch") else "range_garch"
-    origins = Origins.of(panel, np.array([600, 610]), 2)
+    origins = Origins.from_panel(panel, np.array([600, 610]), 2)
     config = fc.Config(horizon=2)
     here = baselines.Runner(["naive", name], config, panel, [80])
     away = baselines.Runner(["naive", name], config, panel, [80], Away())

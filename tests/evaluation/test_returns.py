@@ -74,7 +74,7 @@ def test_the_proxy_of_ranges_is_the_sum_of_the_sessions_in_units_of_squared_retu
     prices = bars()
     frame = forecasts(prices, M=0.02)
     panel = fc.load_panel(prices)
-    realized = Realized.of(frame, panel, DAYS[40])
+    realized = Realized.from_panel(frame, panel, DAYS[40])
     variance = session_variance(prices["close"].to_numpy(), prices[list(COLUMNS)].to_numpy().T)
     changes = np.diff(np.log(prices["close"]), prepend=np.log(prices["close"].iloc[0]))
     unit = (changes[:41] ** 2).sum() / variance[:41].sum()
@@ -85,7 +85,7 @@ def test_the_proxy_of_ranges_is_the_sum_of_the_sessions_in_units_of_squared_retu
     assert got["qlike_range"].iloc[0] == pytest.approx(expected, rel=1e-4)
     # The factor is that of the rows up to the first cutoff: later ones have no part in it.
     later = prices.assign(close=prices["close"] * np.where(np.arange(60) > 45, 1.5, 1.0))
-    after = Realized.of(frame, fc.load_panel(later), DAYS[40]).variance
+    after = Realized.from_panel(frame, fc.load_panel(later), DAYS[40]).variance
     assert after is not None
     np.testing.assert_array_equal(after[:8], realized.variance[:8])
 

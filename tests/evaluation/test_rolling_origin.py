@@ -36,7 +36,7 @@ def test_the_last_cutoff_is_a_horizon_before_the_end(panel):
 
 
 def test_entries_are_in_order_of_series_cutoff_and_horizon(panel):
-    keys = Origins.of(panel, np.array([6, 8]), 2).keys
+    keys = Origins.from_panel(panel, np.array([6, 8]), 2).keys
     rows = [
         ("a", 7, 6, 7.0), ("a", 8, 6, 8.0), ("a", 9, 8, 9.0),
         ("b", 8, 6, 18.0), ("b", 9, 6, 19.0), ("b", 9, 8, 19.0),
@@ -46,8 +46,8 @@ def test_entries_are_in_order_of_series_cutoff_and_horizon(panel):
 
 
 def test_a_series_is_not_forecast_from_a_cutoff_it_was_not_observed_at(panel):
-    assert set(Origins.of(panel, np.array([7]), 1).keys["unique_id"]) == {"a"}
-    assert set(Origins.of(panel, np.array([1]), 1).keys["unique_id"]) == {"a"}
+    assert set(Origins.from_panel(panel, np.array([7]), 1).keys["unique_id"]) == {"a"}
+    assert set(Origins.from_panel(panel, np.array([1]), 1).keys["unique_id"]) == {"a"}
 
 
 @pytest.mark.slow

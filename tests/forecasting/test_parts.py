@@ -49,7 +49,7 @@ def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_
     found = usable_rows(panel, config)
     assert list(found.rows) == list(panel.ids) == found.trained and not found.skipped
     ids = list(found.rows)
-    sampling = Sampling.of(config, ids, found.trained, max(found.rows.values()))
+    sampling = Sampling.draw(config, ids, found.trained, max(found.rows.values()))
     assert len(sampling.ids) == SAMPLE and sampling.networks
     common = learn_common(panel.only(sampling.ids), config, 1, sampling)
     parts = [

@@ -27,7 +27,7 @@ def plans():
 
 
 def added(panel, path, kind="future", **reading):
-    return CovariateFiles.of(**{kind: path}, reading=Columns(**reading)).added_to(panel)
+    return CovariateFiles.from_paths(**{kind: path}, reading=Columns(**reading)).added_to(panel)
 
 
 def prices(panel):
@@ -100,7 +100,7 @@ def test_what_cannot_be_read_is_one_error_that_names_the_file(panel, tmp_path, t
 def test_what_is_no_format_is_refused():
     for options in ({"date_format": "x"}, {"decimal": ";"}):
         with refuses(UsageError):
-            Columns.of(options)  # pyright: ignore[reportArgumentType]
+            Columns.from_options(options)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("kind", ["future", "static"])

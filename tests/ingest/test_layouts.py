@@ -228,8 +228,8 @@ def test_covariate_files_join_the_same_columns(tmp_path):
     plan.to_csv(tmp_path / "plan.csv", index=False)
     static = pd.DataFrame(PAIRS, columns=["store", "item"]).assign(size=[1.0, 2.0, 3.0, 4.0])
     static.to_csv(tmp_path / "static.csv", index=False)
-    columns = Columns.of({"id_col": ["store", "item"], "time_col": "day"})
-    files = CovariateFiles.of(tmp_path / "plan.csv", tmp_path / "static.csv", columns)
+    columns = Columns.from_options({"id_col": ["store", "item"], "time_col": "day"})
+    files = CovariateFiles.from_paths(tmp_path / "plan.csv", tmp_path / "static.csv", columns)
     panel = files.added_to(fc.load_panel(retail(), id_col="store+item", target_col="sales"))
     assert panel.future is not None and panel.static is not None
     by_name = {"unique_id": list(NAMES), "size": [1.0, 2.0, 3.0, 4.0]}

@@ -179,7 +179,7 @@ def test_another_sign_is_another_reading_of_the_same_file(tmp_path):
     (tmp_path / "x.csv").write_text("date;close\n2024-01-02;1,234\n2024-01-03;2,345\n")
     for decimal, closes in ((",", [1.234, 2.345]), (".", [1234.0, 2345.0])):
         source = open_source(
-            f"files:{tmp_path / 'x.csv'}", columns=Columns.of({"decimal": decimal})
+            f"files:{tmp_path / 'x.csv'}", columns=Columns.from_options({"decimal": decimal})
         )
         store = ingest(Home(tmp_path / "home"), source, None).store
         assert store.read(["x"])["close"].tolist() == closes

@@ -298,12 +298,12 @@ def test_a_step_of_another_kind_than_the_rows_is_refused(times, frequency):
 def test_seasons_lateness_and_gaps_follow_from_the_stated_step():
     """Rows on Mondays, half of them missing, are weeks; what they would show is a fortnight."""
     panel = fc.load_panel(table(MONDAYS[::2].append(MONDAYS[-1:])), frequency="W-MON")
-    nature = Nature.of(panel.times, panel.values[0, :, 0], panel.frequency, None)
+    nature = Nature.from_rows(panel.times, panel.values[0, :, 0], panel.frequency, None)
     assert (nature.seasons, nature.rhythm, nature.spacing) == ((52,), "W-MON", 7 * 86_400)
     (late,) = (one for one in find_late(panel, "2026-08-17") if one.kind == "late")
     assert late.rows == 3
     days = fc.load_panel(table(MONDAYS), frequency="D")
-    assert Nature.of(days.times, days.values[0, :, 0], days.frequency, None).seasons == (7,)
+    assert Nature.from_rows(days.times, days.values[0, :, 0], days.frequency, None).seasons == (7,)
 
 
 @pytest.mark.parametrize("times", [FRIDAY, MONDAYS[[0, 1, 3, 4, 8, 9, 14, 16, 21]]])

@@ -65,7 +65,7 @@ def test_an_infinite_covariate_is_an_error(tmp_path, kind, ending):
     path = tmp_path / f"x.{ending}"
     table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path)
     with refuses(DataError):
-        CovariateFiles.of(**{kind: path}).added_to(panel)
+        CovariateFiles.from_paths(**{kind: path}).added_to(panel)
 
 
 @pytest.mark.parametrize("column", ["close", "volume"])

@@ -112,4 +112,4 @@ def test_an_evaluation_of_a_book_shows_and_keeps_its_table(settings, tmp_path):
 @pytest.mark.parametrize("text", ["much", "0", "-5%", "inf", "nan%"])
 def test_limits_that_mean_nothing_are_refused(text):
     with refuses(UsageError):
-        pipeline.Limit.of(text)
+        pipeline.Limit.parse(text)

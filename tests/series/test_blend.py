@@ -64,7 +64,7 @@ def test_a_series_that_hardly_moved_is_drawn_to_the_change_of_its_panel():
     usual = Usual((1.0,), size=1.0, change=0.01, rest=0.9)
 
     def size(usual: Usual, row: int) -> float:
-        each = Sizes.of(rows, [()] * 3).only([row])
+        each = Sizes.from_rows(rows, [()] * 3).only([row])
         return learn_blends(np.full((1, 1, 1, 1), np.nan), each, np.zeros(1), usual)[0].size
 
     assert size(usual, 0) == pytest.approx(0.01)  # a tenth of the rows move: it may be chance

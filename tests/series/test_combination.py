@@ -72,7 +72,7 @@ def test_a_sparse_series_may_be_forecast_as_zero():
     alone = nature.by_component("zero")
     assert alone is not None
     assert (components_ahead([z], [alone.components], 3, [0])[0][0] == 0).all()
-    assert "zero" not in Combination.of(60, 60, (), None, sparse=False).names
+    assert "zero" not in Combination.for_rows(60, 60, (), None, sparse=False).names
 
 
 def queue(seed: int, days: int) -> np.ndarray:

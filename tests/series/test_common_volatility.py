@@ -38,7 +38,7 @@ def learn(market: Panel, horizon: int = 2) -> CommonVolatility:
 
 
 def log_scale(model: CommonVolatility, market: Panel) -> np.ndarray:
-    histories = Histories.of(market)
+    histories = Histories.from_panel(market)
     z = np.log(market.channel(market.target))
     return model.log_scale(market, histories, z - shift(z, 1))
 
@@ -46,7 +46,7 @@ def log_scale(model: CommonVolatility, market: Panel) -> np.ndarray:
 def better_than_a_month(model: CommonVolatility, market: Panel) -> float:
     """Return its error beside that of each series' volatility of the last month, means apart."""
     z = np.log(market.channel("close"))
-    own, _ = volatility_terms(market, Histories.of(market), z - shift(z, 1))
+    own, _ = volatility_terms(market, Histories.from_panel(market), z - shift(z, 1))
     truth = log_volatilities(len(market.ids), ROWS, 0)[:, 1:]
     off = [
         (guess[:, :-1] - truth)[:, -HELD_BACK:] for guess in (log_scale(model, market)[..., 0], own)

@@ -58,7 +58,7 @@ def test_long_series_without_a_zero_are_counts_in_a_panel_of_counts_if_they_vary
     y = {**parts, "often": often, "steady": steady, "large": large}
     panel = fc.load_panel(long(y, np.arange(ROWS)))
     natures = {
-        name: Nature.of(times, values, panel.frequency, ())
+        name: Nature.from_rows(times, values, panel.frequency, ())
         for name, (values, times) in zip(panel.ids, panel.rows(), strict=True)
     }
     made = as_usual(natures, panel, (), counts=True)

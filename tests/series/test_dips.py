@@ -61,7 +61,7 @@ def test_a_dip_after_missing_rows_is_replaced_in_phase():
     there = np.r_[0:55, 58:96]  # three months are missing in the season before the dip
     times = pd.date_range("2018", periods=96, freq="MS").to_numpy("datetime64[s]")[there]
     values = with_low((62, 76))[there]
-    nature = Nature.of(times, values, infer_frequency(times), (SEASON,))
+    nature = Nature.from_rows(times, values, infer_frequency(times), (SEASON,))
     assert nature.dip is not None
     made = nature.without_dip(values, times)
     np.testing.assert_allclose(made, USUAL[there], atol=8)

@@ -46,7 +46,7 @@ def test_a_panel_holds_exactly_the_rows_it_was_made_from(lengths, seed):
 def test_histories_are_aligned_at_their_end_without_gaps():
     table = frame({"long": 6, "short": 4})
     table = table[~((table.unique_id == "long") & (table.y == 4))]  # a missing day
-    histories = Histories.of(Panel.from_frame(table))
+    histories = Histories.from_panel(Panel.from_frame(table))
     assert histories.first.tolist() == [0, 1]
     y = histories.values[:, :, 0]
     np.testing.assert_array_equal(y, [[1, 2, 3, 5, 6], [np.nan, 1, 2, 3, 4]])

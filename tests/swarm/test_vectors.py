@@ -57,7 +57,7 @@ OFTEN = (adamw,)  # the others in the night
     ids=lambda made: getattr(made, "__name__", "partial"),
 )
 def test_a_vector_trains_as_a_tree_does(optimizer, monkeypatch):
-    made, of = [], optimizers.Vector.of
+    made, of = [], optimizers.Vector.from_state
 
     def seen(*args):
         made.append(of(*args))

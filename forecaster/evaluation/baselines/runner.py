@@ -134,7 +134,7 @@ def forecast(
     if len(positions):  # leave out the rows that networks do not learn from
         first = panel.times[positions[0]]
         panel, known = panel.masked(first, forecasting=True), panel.until(first)
-    origins = Origins.of(panel, positions, horizon)
+    origins = Origins.from_panel(panel, positions, horizon)
     config = Config(horizon=horizon, season=season, premium=premium)  # pyright: ignore
     runner = Runner([name], config, known, level)
     forecasts = runner.run(origins)

@@ -215,7 +215,7 @@ class Realized(NamedTuple):
     variance: np.ndarray | None
 
     @staticmethod
-    def of(
+    def from_panel(
         frame: pd.DataFrame, panel: Panel, first_cutoff: Time | Shaped[np.ndarray, ""]
     ) -> "Realized":
         """Return what the prices of a panel did.

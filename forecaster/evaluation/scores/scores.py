@@ -109,7 +109,7 @@ def evaluate(
         first = as_time(first, panel.times.dtype.kind)
     realized = None
     if panel is not None and panel.target != "y" and NAIVE in frame:
-        realized = Realized.of(frame, panel, first)
+        realized = Realized.from_panel(frame, panel, first)
     parts = {name: _scores(frame, name, keys, realized) for name in models_of(frame)}
     naive = parts.get(NAIVE, pd.DataFrame())
     for part in parts.values():

@@ -66,7 +66,7 @@ class Sampling(NamedTuple):
     networks: bool | Bool[np.ndarray, " series"]
 
     @staticmethod
-    def of(config: Config, ids: Sequence[str], trained: Sequence[str], steps: int) -> "Sampling":
+    def draw(config: Config, ids: Sequence[str], trained: Sequence[str], steps: int) -> "Sampling":
         """Draw the sample.
 
         - ``config``: the config of the fit

@@ -221,7 +221,7 @@ class Scores(NamedTuple):
     counts: Float[np.ndarray, "series origin horizon"]
 
     @staticmethod
-    def of(
+    def by_kind(
         scores: Float[np.ndarray, "series origin horizon"],
         networked: Bool[np.ndarray, " series"],
         counted: Bool[np.ndarray, " series"],
@@ -298,7 +298,7 @@ def fit_part(
     held_back = np.where(own, validation_of(config, rows), unseen)
     networks, scores = validated(networks, early, transformed, panel, held_back)
     sampled = np.isin(panel.ids, common.sampling.weighed)
-    sampled_scores = Scores.of(scores, networks.networked, final.counted(panel.ids), sampled)
+    sampled_scores = Scores.by_kind(scores, networks.networked, final.counted(panel.ids), sampled)
     widths = widths_of(config, [sampled_scores], tune=tune)
     provenance = {
         "seed": seed, "training_seconds": seconds + more, "tuned": tune,
@@ -318,7 +318,7 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
     trained = [name for name, one in zip(panel.ids, own, strict=True) if one]
     if trained:  # covariates of others must not change what networks see
         transform = transform.with_static(panel.only(trained))
-    sampling = Sampling.of(config, panel.ids, trained, int(panel.mask.sum(1).max()))
+    sampling = Sampling.draw(config, panel.ids, trained, int(panel.mask.sum(1).max()))
     common = shared(transform, panel, config, sampling, tuned=tuned)
     if common.transform.natures_are_alike:  # also beyond the sample
         common = common._replace(transform=common.transform.with_series(panel, config.season))

@@ -74,7 +74,7 @@ class HeldBack(NamedTuple):
     outcomes: Float[np.ndarray, "series origin horizon"]
 
     @staticmethod
-    def of(
+    def from_transformed(
         config: Config, transformed: Transformed, rows: Int[np.ndarray, " series"]
     ) -> "HeldBack":
         """Return the held-back rows of series; ``rows``: how many each has."""
@@ -142,7 +142,7 @@ def validated(
 
     ``rows``: how many of each series are held back
     """
-    held_back = HeldBack.of(networks.config, transformed, rows)
+    held_back = HeldBack.from_transformed(networks.config, transformed, rows)
     growth = growth_of(networks.config, panel)
     own = networks_alone(networks, transformed, held_back.origins)
     made = distributions(networks, transformed, held_back.origins, growth, own)
@@ -278,7 +278,9 @@ def with_scale_weights(
     rows = np.flatnonzero(own)
     rows = rows[sampled_names([panel.ids[int(row)] for row in rows], _LEARNED)]
     transformed = transformed.only(rows)
-    held_back = HeldBack.of(config, transformed, validation_of(config, panel.mask[rows].sum(1)))
+    held_back = HeldBack.from_transformed(
+        config, transformed, validation_of(config, panel.mask[rows].sum(1))
+    )
     params = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], len(rows), 0), start)
     forecast = distribution_of(config, network, params, transformed, held_back.origins)
     assert transformed.common is not None

@@ -173,7 +173,9 @@ def _flag_prices(panel: Panel, flagged: dict[str, np.ndarray]) -> np.ndarray:
     prices = panel.channel(panel.target)
 
     def measure_some(some: slice) -> list[_Moves]:
-        return [_Moves.of(its[at]) for its, at in zip(prices[some], rows[some], strict=True)]
+        return [
+            _Moves.from_prices(its[at]) for its, at in zip(prices[some], rows[some], strict=True)
+        ]
 
     moves = [one for part in by_parts(measure_some, len(rows), _AT_ONCE) for one in part]
     day_scale = _day_scale(panel, rows, moves)
@@ -202,7 +204,7 @@ class _Moves(NamedTuple):
     usual: np.ndarray
 
     @staticmethod
-    def of(price: np.ndarray) -> "_Moves":
+    def from_prices(price: np.ndarray) -> "_Moves":
         """Measure log changes, 0 for a row without one.
 
         Their usual size, as a standard deviation, is a rolling median of sizes, times 1.4826, which

@@ -31,7 +31,7 @@ class Arrays(NamedTuple):
     channels: tuple[str, ...]
 
     @staticmethod
-    def of(frame: pd.DataFrame) -> "Arrays":
+    def from_frame(frame: pd.DataFrame) -> "Arrays":
         """Return the rows of one series, without dividends and splits."""
         channels = tuple(str(name) for name in frame if name not in ("unique_id", "ds", *_ACTIONS))
         values = [frame[name].to_numpy(float) for name in channels]  # faster than all at once

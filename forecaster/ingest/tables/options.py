@@ -58,7 +58,7 @@ class Columns:
     frequency: str | None = None
 
     @staticmethod
-    def of(options: ColumnOptions) -> "Columns":
+    def from_options(options: ColumnOptions) -> "Columns":
         """Return options checked. Raises UsageError as the class does."""
         given = cast(dict[str, Any], options)
         names = given.get("id_col")

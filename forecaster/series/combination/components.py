@@ -63,7 +63,7 @@ class Combination(NamedTuple):
     yearly: bool = False
 
     @staticmethod
-    def of(
+    def for_rows(
         rows: int, learned: int, seasons: Seasons, alone: str | None, *, sparse: bool
     ) -> "Combination":
         """Return the kind of a series.

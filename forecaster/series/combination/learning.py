@@ -67,7 +67,7 @@ class Sizes(NamedTuple):
     rest: Float[np.ndarray, " series"]
 
     @staticmethod
-    def of(
+    def from_rows(
         rows: Sequence[Float[np.ndarray, " step"]], seasons: Sequence[tuple[int, ...]]
     ) -> "Sizes":
         """Return the sizes of series from their values and their seasons."""
@@ -191,7 +191,7 @@ def kinds_of(
     """Return the kind of each series; ``learned``: the rows fitted on, by default all."""
     lengths = [len(row) for row in rows]
     return [
-        Combination.of(rows, first, one.seasons, alone, sparse=one.sparse and not one.counts)
+        Combination.for_rows(rows, first, one.seasons, alone, sparse=one.sparse and not one.counts)
         for rows, first, one in zip(lengths, learned or lengths, known, strict=True)
     ]
 
@@ -223,7 +223,7 @@ def judged(
         number: held_back_errors(rows[number], made, known[number].seasons, learned[number])
         for number, made in component_forecasts(rows, known, horizon, since)
     }
-    sizes = Sizes.of(rows, [one.seasons for one in known])
+    sizes = Sizes.from_rows(rows, [one.seasons for one in known])
     held = [
         min(len(row) - first, held_back_rows(len(row), horizon))
         for row, first in zip(rows, learned, strict=True)
@@ -255,7 +255,7 @@ def with_blends(rows: Sequence[Row], known: Sequence[Nature], shared: Blending) 
         if one.blend is None:
             kind = one.components.kind
             unknown = np.full((len(kind.names), 1, 1, 1), np.nan)
-            sizes = Sizes.of([row], [one.seasons])
+            sizes = Sizes.from_rows([row], [one.seasons])
             (blend,) = learn_blends(unknown, sizes, np.zeros(1), shared.usual_of(kind))
             out[number] = dataclasses.replace(one, blend=blend)
     return out

@@ -64,7 +64,7 @@ class Nature:
     dip: tuple[int, int] | None = None
 
     @staticmethod
-    def of(
+    def from_rows(
         times: np.ndarray, values: np.ndarray, frequency: Frequency, seasons: Sequence[int] | None
     ) -> "Nature":
         """Find the properties of one series; ``seasons``: given by the user, or None to find."""

@@ -44,7 +44,7 @@ class Histories:
     channels: tuple[str, ...]
 
     @staticmethod
-    def of(panel: Panel, steps: int | None = None) -> "Histories":
+    def from_panel(panel: Panel, steps: int | None = None) -> "Histories":
         """Return a panel's histories with ``steps`` steps, by default as many as the longest."""
         lengths = panel.mask.sum(1)
         steps = steps or int(lengths.max())

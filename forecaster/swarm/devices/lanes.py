@@ -102,7 +102,7 @@ class Layout:
     chunks: int = 1
 
     @staticmethod
-    def of(members: int, lanes: int, chunk: int, limit: int | None = None) -> "Layout":
+    def for_members(members: int, lanes: int, chunk: int, limit: int | None = None) -> "Layout":
         """Return the smallest layout for this many members, of at most ``limit``."""
         needed = math.ceil(members / (lanes * chunk))
         most = needed if limit is None else limit // (lanes * chunk)
@@ -182,7 +182,7 @@ def map_members(
     """
     check_data(trees, members)
     mesh = lane_mesh(lanes)
-    layout = Layout.of(members, mesh.size, chunk)
+    layout = Layout.for_members(members, mesh.size, chunk)
     by_member, shared = split_shared(trees)
     shared = jax.tree.map(as_jax, with_room(by_member, shared)) if shared else ()
     if members > layout.at_once:

@@ -86,7 +86,7 @@ class OnDevice:
             self.state, self.params = state, state.best_params
 
     @staticmethod
-    def of(result: FitResult) -> Optional["OnDevice"]:
+    def from_result(result: FitResult) -> Optional["OnDevice"]:
         """Return members to keep on a device; None if their states are too large to stay."""
         if total_bytes(result.state) > MOST_BYTES:
             return None

@@ -542,7 +542,7 @@ class Swarm:
 
     def _on_device(self, data: Tree) -> OnDevice | None:
         """Return the members on one device; None for a call that is better done on all lanes."""
-        now = self._device = self._device or OnDevice.of(self._result)
+        now = self._device = self._device or OnDevice.from_result(self._result)
         return now if now and now.is_small(data) else None
 
     def _with(self, result: FitResult | None, values: HostHyperparams | None = None) -> "Swarm":

@@ -103,7 +103,7 @@ class Schedule:
         chunk = job.chunk or chunk_size(task, held, self.hyperparams)
         most = members_at_once(job.memory, task, held, self.hyperparams, self.mesh.size)
         most //= job.data_parallel  # the devices of a lane hold the same members
-        layout = Layout.of(held.members, lanes, chunk, max(most, lanes * chunk))
+        layout = Layout.for_members(held.members, lanes, chunk, max(most, lanes * chunk))
         # This does not depend on the numbers of members and lanes: others compile nothing new.
         in_one_call = _CHUNKS * chunk * (held.bytes_each + 2 * state_bytes)
         return dataclasses.replace(layout, chunks=_CHUNKS) if in_one_call <= _SMALL else layout
@@ -297,7 +297,7 @@ def compiled(task: Task, mesh: Mesh, max_epochs: int) -> Program:
     ) -> tuple[State, Losses]:
         member = member._replace(data=with_shared(member.data, common[0]))
         epochs, begins = by_chunk
-        vector = Vector.of(task, state, member.hyperparams)
+        vector = Vector.from_state(task, state, member.hyperparams)
         if vector is None:
             return train_block(task, state, member, epochs, max_epochs, begins=begins)
         learned, joined = vector.task(task), vector.joined_state(state)

@@ -186,7 +186,7 @@ class Vector:
     joined: Tree
 
     @staticmethod
-    def of(task: Task, state: State, hyperparams: Hyperparams) -> "Vector | None":
+    def from_state(task: Task, state: State, hyperparams: Hyperparams) -> "Vector | None":
         """Return the layout for a member's state; None where a vector is slower or impossible."""
         weights = trained(state.params)
         leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(weights))
