@@ -18,7 +18,7 @@ BAND, MEDIAN, FORECAST, COMPONENT = "band", "median", "forecast", "component"
 TOTAL, NEW_FIT, CALENDAR = "total", "new fit", "calendar"
 KEYS = ["unique_id", "step", "of", "factor"]
 _SPOKEN = {
-    "own volatility": "its own volatility", "market": "the market", "networks": "its networks",
+    "own volatility": "its own volatility", "market": "the market", "networks": "its network",
     "spread of past errors": "the spread of its past errors", "level": "its level",
     "usual error": "its usual error", NEW_FIT: "a new fit",
 }  # fmt: skip
