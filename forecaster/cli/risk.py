@@ -88,14 +88,14 @@ def risk(
     if moves:
         show(
             "What if: the market of the model (`fit --market`) moves the others by their betas; "
-            "beside any other series they rest. A quiet session, on which nothing moves, shows "
+            "any other series moves alone. A quiet session, on which nothing moves, shows "
             "what one more session changes by itself."
         )
     if file is not None:
         file.write_table(found.frame)
         say(f"Wrote {file.path}")
     if page is not None:
-        page.write(lambda to: pages.build_risk(found, to))
+        page.write(lambda to: pages.build_risk(found, to, most))
         say(f"Wrote {page.path}")
     for name, reason in found.problems.items():
         say(f"{name}: {reason}")

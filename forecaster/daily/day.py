@@ -164,6 +164,8 @@ class _Day:
             refuse_alike(source, tickers)
         if watch.book is not None:
             pipeline.read_books(watch.book)
+            if watch.alarms.risk is not None:
+                pipeline.Limit.parse(str(watch.alarms.risk))
         groups = None if watch.groups is None else read_groups(watch.groups)
         forecasts = None
         if watch.forecasts is not None:
@@ -275,12 +277,13 @@ class _Day:
         """Measure the risk of books, and add it to the record."""
         summary, limit = self._summary, self._watch.alarms.risk
         # What else there is to say of prices has been said of the forecasts.
-        found = pipeline.record_risk(self._home, source, book, made.run, lambda message: None)
+        found = pipeline.risk_from_home(self._home, book, run=made.run, on_notice=lambda text: None)
         most = None if limit is None else str(limit)
         alarms, summary.books = alarms_of_risk(found, most)
         summary.alarms += alarms
         known = summary.partly.keys() | {alarm.series for alarm in summary.alarms}
         summary.partly |= {name: why for name, why in found.problems.items() if name not in known}
+        pipeline.record_risk(self._home, source, found, made.run.name)
 
     def _written(self, kind: str, path: Path, write: Callable[[Path], object]) -> None:
         write(path)

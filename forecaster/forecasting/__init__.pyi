@@ -88,10 +88,10 @@ from .predicting.forecast import distributions as distributions
 from .predicting.forecast import forecast_frame as forecast_frame
 from .predicting.forecast import forecast_latest as forecast_latest
 from .predicting.forecast import price_factor as price_factor
+from .predicting.names import resolve_names as resolve_names
 from .predicting.predicting import match_panel as match_panel
 from .predicting.predicting import predict as predict
 from .predicting.predicting import prepared as prepared
-from .predicting.predicting import resolve_names as resolve_names
 from .predicting.simulating import SERIES as SERIES
 from .predicting.simulating import USUAL_PATHS as USUAL_PATHS
 from .predicting.simulating import GroupWeights as GroupWeights

@@ -158,10 +158,13 @@ class Explanation:
             for one in terms.values()
             if np.isfinite(by := one["value"] - one["usual"]) and one["factor"] != "latest season"
         }
-        if away and (most := max(away)) > (_DAY if away[most]["effect"] else _UNUSUAL) * width:
-            one = away[most]
-            said += f", with {one['value']:+.3g} through {_spoken(one)}"
-            said += f" (usually {one['usual']:+.3g})"
+        # The largest one, and a day of the calendar beside it.
+        for by in sorted(away, reverse=True):
+            one = away[by]
+            least = _DAY if one["effect"] else _UNUSUAL if by == max(away) else np.inf
+            if by > least * width:
+                said += f", with {one['value']:+.3g} through {_spoken(one)}"
+                said += f" (usually {one['usual']:+.3g})"
         return f"{said}; "
 
     def _counts(self, name: str, made: Mapping[str, Part]) -> str:

@@ -50,4 +50,5 @@ def read_books(book: Any) -> list[Book]:
                 f"{row.where}: expected {len(header)} cells, {listed(header)}; got "
                 f"{len(row.cells)}. Numbers have a decimal point and no signs for thousands"
             )
-    return books_of(pd.DataFrame([row.cells for row in rows], [row.where for row in rows], header))
+    table = pd.DataFrame([row.cells for row in rows], [row.where for row in rows], header)
+    return books_of(table, Path(book).stem)

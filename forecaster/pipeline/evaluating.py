@@ -22,7 +22,7 @@ from forecaster.ingest import flags_of
 from forecaster.pipeline.beginning import Begun, Callbacks, DataRequest, begun, resumed
 from forecaster.pipeline.blocks import Reader
 from forecaster.pipeline.book_file import read_books
-from forecaster.pipeline.past_risk import write_past_risk
+from forecaster.pipeline.past_risk import positions_in, write_past_risk
 from forecaster.portfolio import Book
 from forecaster.storage import EvaluationRequest, checkpoint_of, ids_to_read
 
@@ -98,6 +98,8 @@ def _evaluate(work: Begun) -> Evaluation:
     books = msgspec.convert(asked.options.get("books", []), list[Book])
     request, calls = unfinished.request, work.callbacks
     panel = Reader.from_request(work.store, request, skipped=request.skipped).panel(request.ids)
+    if books:
+        positions_in(panel, books)  # raises before the work begins
     if request.mask:  # rows are not learned from once their flag is known
         panel = panel.with_flags(flags_of(work.store.flags(), request.mask))
     provenance = Provenance(

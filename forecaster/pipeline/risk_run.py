@@ -124,7 +124,7 @@ def risk(
     - ``horizon``: numbers of sessions; by default those of 1, 5, 10 and 21 that the model forecasts
     - ``moves``: what if, by ticker, such as ``{"SPY": -0.05}``: the next session closes so, and
       books are measured again from there. The market of the model (:class:`forecaster.Config`)
-      moves the others by their betas of the latest 250 rows; beside any other series they rest.
+      moves the others by their betas of the latest 250 rows; any other series moves alone.
       Compare with the scenario ``a quiet session``, on which nothing moves: one session more
       changes the volatility that is expected
     - ``stress``: past days, ``"2008-10-15"``, or spans, ``"2008-10-01:2008-10-31"``, whose joint
@@ -200,6 +200,8 @@ def risk_from_home(
     Prices that end before those of other stored series are among the problems, too.
     """
     books, moved = read_books(book), named_moves(moves)
+    if not _tickers(books):
+        raise UsageError("book: no position but cash, which has no risk")
     tickers = [*_tickers(books), *moved]
     swarm.keep_compiled(home.programs)
     chosen = choose_run(home, run, tickers, on_notice)

@@ -55,7 +55,7 @@ def backtest_risk(losses: ArrayLike, var: ArrayLike, es: ArrayLike, level: float
     after, first = breach[1:], breach[:-1]
     pooled = after.mean() if total > 1 else 0.0
     independence = _ratio(after[first], pooled) + _ratio(after[~first], pooled)
-    fewer = bdtr(count, total, share)
+    fewer = bdtr(count, total, share) if count > total * share else 0.0  # too few are no danger
     return Backtest(
         total, count, total * share, float(chdtrc(1, coverage)), float(chdtrc(1, independence)),
         float(chdtrc(2, coverage + independence)),

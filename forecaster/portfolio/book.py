@@ -44,11 +44,12 @@ class Book:
         return dataclasses.replace(self, amounts=amounts)
 
 
-def books_of(table: Any) -> list[Book]:
+def books_of(table: Any, name: str = "book") -> list[Book]:
     """Return the books of a table. Raises UsageError where a total would be wrong.
 
-    ``table``: a frame with the columns of :data:`EXPECTED`, in any letter case; other columns are
-    ignored. Labels of rows that are text say where a row is.
+    - ``table``: a frame with the columns of :data:`EXPECTED`, in any letter case; other columns are
+      ignored. Labels of rows that are text say where a row is
+    - ``name``: of the book, where no column says it
     """
     if not isinstance(table, pd.DataFrame):
         raise wrong_argument("book", table, f"a frame, or the name of a CSV: {EXPECTED}")
@@ -58,7 +59,7 @@ def books_of(table: Any) -> list[Book]:
     if len(ticker) != 1 or len(kinds) != 1 or not frame.columns.is_unique or not len(frame):
         got = f"the columns {listed(frame.columns)}" if len(frame) else "no rows"
         raise UsageError(f"book: got {got}; {EXPECTED}")
-    named = frame.get("book", pd.Series("book", frame.index))
+    named = frame.get("book", pd.Series(name, frame.index))
     if (blank := named.isna() | (named.astype(str).str.strip() == "")).any():
         where = _where(frame.index[blank][0])
         raise UsageError(f"{where}: no name in the column book; expected one in each row")

@@ -1,5 +1,6 @@
 from .alarm import Alarm as Alarm
 from .books import keep_books as keep_books
+from .books import order_of as order_of
 from .books import recorded_books as recorded_books
 from .keeping import COLUMN as COLUMN
 from .keeping import Made as Made

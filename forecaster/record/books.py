@@ -52,7 +52,7 @@ def recorded_books(home: Home, source: str) -> pd.DataFrame:
 def _with(past: pd.DataFrame, its: pd.DataFrame) -> pd.DataFrame:
     """Return the record with what is said of one book, or as it is where that adds nothing."""
     origin, of_book = its["origin"].iloc[0], past["book"] == its["book"].iloc[0]
-    if any(_order(origin) < _order(time) for time in past["origin"][of_book].unique()):
+    if any(order_of(origin) < order_of(time) for time in past["origin"][of_book].unique()):
         return past
     same = past[of_book & (past["origin"] == origin)]
     if same[its.columns].reset_index(drop=True).equals(its):
@@ -61,8 +61,9 @@ def _with(past: pd.DataFrame, its: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([past.drop(same.index), its.assign(made=made)], ignore_index=True)
 
 
-def _order(time: str) -> tuple[int, str]:
-    return len(time), time  # of whole numbers too
+def order_of(time: str) -> tuple[int, str]:
+    """Return what sorts times as they are shown: dates, with or without hours, or whole numbers."""
+    return (len(time) if time.isdigit() else 0), time
 
 
 def _file(home: Home, source: str) -> Path:

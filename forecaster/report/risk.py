@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from forecaster.pipeline import Risk
+from forecaster.pipeline import Limit, Risk
 from forecaster.report import html
 
 _NUMBERS: dict[str, str] = dict.fromkeys(
@@ -14,14 +14,17 @@ _NUMBERS: dict[str, str] = dict.fromkeys(
 _NAMED = 3  # positions beside a single future
 
 
-def build_risk(found: Risk, path: Path) -> Path:
-    """Write the risk of books as one HTML file that opens offline; return its path."""
+def build_risk(found: Risk, path: Path, limit: Limit | None = None) -> Path:
+    """Write the risk of books, beside a limit, as one HTML file; return its path."""
     periods = ", ".join(f"{found.origins // step:,} of {step}" for step in found.until)
     cards, sections = list[html.Card](), list[html.Section]()
     for number, (book, base) in enumerate(found.base.items()):
         whole = found.first(book).iloc[0]
         label = f"value at risk of {book} at {whole['level']:g} %, sessions: {whole['horizon']:.0f}"
         of = f"of {base:,.0f}; expected shortfall {whole['es'] / base:.2%}"
+        if limit is not None:
+            most = limit.money(base)
+            of += f"; {'OVER' if whole['var'] > most else 'within'} the limit of {most:,.0f}"
         cards.append(html.Card(f"{whole['var'] / base:.2%}", label, of))
         tables = _measures(found, book) + _positions(found, book) + _profits(found, book)
         sections.append(html.Section(f"book-{number}", f"Risk of {book}", tables))
@@ -41,7 +44,7 @@ def _measures(found: Risk, book: str) -> str:
     its = found.frame[(found.frame["book"] == book) & found.frame["level"].notna()]
     whole = its.drop_duplicates(["scenario", "horizon", "level"])  # the book is the first
     shown = pd.DataFrame({
-        "scenario": whole["scenario"], "until": whole["horizon"].map(found.until),
+        "scenario": whole["scenario"], "sessions": whole["horizon"],
         "level, %": whole["level"], "VaR": whole["var"], "±": whole["var_error"],
         "ES": whole["es"], "VaR of value": whole["var"] / found.base[book],
         "diversified": 1 - whole["es"] / whole["es_alone"].where(whole["es_alone"] > 0),

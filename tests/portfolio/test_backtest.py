@@ -22,6 +22,11 @@ def test_zones_are_those_of_the_basel_committee(breaches, zone):
     assert of_breaches([*range(breaches)], 250, 99).zone == zone
 
 
+@pytest.mark.parametrize("periods", [1, 3, 5])
+def test_no_breach_is_green_however_few_the_periods_are(periods):
+    assert of_breaches([], periods, 99).zone == "green"
+
+
 def test_likelihood_ratios_by_hand():
     # Of 10 periods 3 are breaches, at 1, 2 and 8: after a breach 1 of 3, else 2 of 6.
     made = of_breaches([1, 2, 8], 10, 80)

@@ -10,6 +10,7 @@ from forecaster.errors import UsageError
 from forecaster.evaluation import RollingOrigin
 from forecaster.pipeline.past_risk import with_losses
 from forecaster.record import recorded_books
+from forecaster.series import show_time
 from tests.cli.desk import DAYS, TABLE, WATCH, desk, fitted
 from tests.conftest import run
 from tests.messages import refuses
@@ -33,11 +34,42 @@ def test_losses_are_those_of_positions_held(panel):
 
 
 def test_periods_of_several_sessions_do_not_overlap():
-    at = [0, 1, 4, 5, 6, 9, 12]
-    rows = pd.DataFrame({"book": "b", "level": 95.0, "var": 1.0, "es": 2.0, "at": at, "loss": 3.0})
-    table = pipeline.backtests(pd.concat([rows.assign(horizon=step) for step in (1, 5)]))
+    at = np.array([0, 1, 4, 5, 6, 9, 12])
+    rows = pd.DataFrame({"book": "b", "level": 95.0, "var": 1.0, "es": 2.0, "loss": 3.0, "at": at})
+    rows = pd.concat(
+        [rows.assign(horizon=step, origin=at.astype(str), ends=(at + step).astype(str))
+         for step in (1, 5)]
+    )  # fmt: skip
+    table = pipeline.backtests(rows)
     assert table["periods"].tolist() == [7, 3] and table["breaches"].tolist() == [7, 3]
-    assert pipeline.backtests(rows.assign(horizon=1, es=0.0)).empty  # of cash
+    assert pipeline.backtests(rows.assign(es=0.0)).empty  # of cash
+
+
+@pytest.mark.parametrize("frequency", ["B", "h"])
+def test_losses_come_in_the_sessions_of_the_positions(frequency):
+    """Whatever other series there are, which have rows on every day, or between hours."""
+    times = pd.date_range("2026-01-02", periods=40, freq=frequency)
+    others = pd.date_range(times[0], times[-1], freq={"B": "D", "h": "30min"}[frequency])
+    close = np.exp(np.random.default_rng(0).normal(0, 0.01, 40).cumsum())
+    panel = fc.load_panel(
+        pd.concat(
+            [
+                pd.DataFrame({"unique_id": "AAA", "ds": times, "close": close}),
+                pd.DataFrame({"unique_id": "BTC", "ds": others, "close": 1.0}),
+            ]
+        )
+    )
+    rows = [
+        {"book": "b", "origin": show_time(time), "unique_id": name, "value": 100.0} | measured
+        for time in panel.times[:-1]
+        for name, measured in (
+            ("AAA", {}), ("(all)", {"horizon": 1, "level": 95.0, "var": 9.0, "es": 9.9}),
+        )
+    ]  # fmt: skip
+    scored = with_losses(pd.DataFrame(rows), panel)
+    at_own = scored[scored["origin"].isin([show_time(time) for time in times.to_numpy()])]
+    np.testing.assert_allclose(at_own["loss"], -100 * (close[1:] / close[:-1] - 1))
+    assert pipeline.backtests(scored)["periods"].tolist() == [39]
 
 
 def test_each_morning_risk_is_recorded_scored_and_an_alarm_beyond_its_limit(desk):

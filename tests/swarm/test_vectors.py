@@ -63,7 +63,7 @@ def test_a_vector_trains_as_a_tree_does(optimizer, monkeypatch):
         made.append(of(*args))
         return made[-1]
 
-    monkeypatch.setattr(optimizers.Vector, "of", seen)
+    monkeypatch.setattr(optimizers.Vector, "from_state", seen)
     few = optimizer in (adamw, optax.sgd)
     options = {"accumulate": 2, "metrics": {"off": lambda p, y: abs(p - y)}} if few else {}
     if few:

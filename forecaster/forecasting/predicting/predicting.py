@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Unpack
 
 import numpy as np
@@ -17,9 +17,6 @@ from forecaster.errors import (
     Skipped,
     listed,
     name_reasons,
-    near,
-    spelled,
-    spellings,
     warn_of_skipped,
 )
 from forecaster.forecasting.methods import growth_of, methods_of, rows_to_train
@@ -299,30 +296,3 @@ def _warn_of_unknown_state(model: Model, panel: Panel) -> None:
         ForecasterWarning,
         stacklevel=4,
     )
-
-
-def resolve_names(
-    ids: Sequence[str], skipped: Mapping[str, Skipped], names: Sequence[str] | None
-) -> tuple[list[str], dict[str, Skipped]]:
-    """Return the series that match names, and the reason for each name without one.
-
-    - ``ids``: the series that a model has networks for
-    - ``skipped``: the series that its fit skipped, with the reason
-    - ``names``: as a caller writes them; None: all series of the model
-    """
-    if names is None:
-        return list(ids), {}
-    known, left_out = spellings(ids), spellings(skipped)
-    found: dict[str, None] = {}
-    unknown: dict[str, Skipped] = {}
-    for name in names:
-        if (series := spelled(known, name)) is not None:
-            found[series] = None
-        elif (series := spelled(left_out, name)) is not None:
-            why = skipped[series]
-            unknown[name] = Skipped(Kind.SKIPPED_BY_FIT, why.rows, why.needed, detail=str(why))
-        else:
-            similar = ", ".join(near(ids, name))
-            detail = f"{len(ids)} series of the model" + (f"; near: {similar}" if similar else "")
-            unknown[name] = Skipped(Kind.NOT_IN_MODEL, detail=detail)
-    return list(found), unknown
