@@ -206,7 +206,8 @@ def _mirrors(path: Path, mutant: Mutant) -> bool:
     room, *folders = Path(mutant.file).with_suffix("").parts
     if path.parent.name not in (room, "tests", "cli"):
         return False
-    names = {folders[-1], *(folders if path.parent.name == room else [])}
+    # A room may be one file.
+    names = {*folders[-1:], *(folders if path.parent.name == room else [])} or {room}
     if room in ("daily", "distributed", "pipeline", "benchmark"):
         names.add(room)
     return path.stem.removeprefix("test_").removesuffix("s") in {n.removesuffix("s") for n in names}
