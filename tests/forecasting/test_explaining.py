@@ -13,6 +13,7 @@ from forecaster.forecasting.explaining import compared, factors_of
 from forecaster.forecasting.explanation import Move
 from forecaster.series import effect_name, show_time
 from forecaster.series.calendar.rhythms import RHYTHMS
+from forecaster.series.common_volatility import _GROUPS, OWN_TERMS, STATE_TERMS
 from tests.test_goldens import goldens
 
 COLUMNS = {"low": "LSTM-lo-80", "median": "LSTM", "high": "LSTM-hi-80"}
@@ -295,3 +296,7 @@ def test_what_is_over_is_shown():
     then.loc[then["of"] == "band", "value"] = 1.0
     said = Explanation(compared(frame, then), since="32").text("part")
     assert "latest season" in said and "(1 wide on 32)" in said
+
+
+def test_each_term_of_the_common_model_belongs_to_a_factor():
+    assert len(_GROUPS) == len(OWN_TERMS) + len(STATE_TERMS)
